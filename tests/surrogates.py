@@ -41,4 +41,4 @@ def plain_inner(kernel, prior, order, size=1.0):
     slope = made.slope if kernel._tilt is None else made.slope + kernel._tilt
     bend = dense if kernel._bend is None else dense + kernel._bend.to_dense()
     return twin.NormalInner(made.psi_hat, slope, bend, prior, order, kernel._phi_center, kernel._phi_factor,
-                            kernel._inner().walk_share, size, stay=kernel._stay)
+                            kernel._inner().walk_share, size, stay=kernel._stay, stretch=kernel._phi_stretch)

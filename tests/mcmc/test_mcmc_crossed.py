@@ -14,6 +14,7 @@ from fastrace.mcmc.models._pieces import pieces_of
 from guarantee import assert_same_law
 from reference import surrogate as twin
 from reference.mcmc import RowStream, bend
+from surrogates import plain_inner
 
 SEED = 20161124
 
@@ -118,8 +119,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     totals, n = totals_of(weights, blocks), model.n_seen
     order = np.r_[2:6, 0:2, 6:9]
     prior = twin.Prior([2.0, 2.0], [(4, [1.0]), (3, [1.0])])
-    inner = twin.NormalInner(made.psi_hat, made.slope + kernel._tilt, made.curvature.to_dense(), prior, order,
-                             kernel._phi_center, kernel._phi_factor, kernel._inner().walk_share, size)
+    inner = plain_inner(kernel, prior, order, size)
 
     def residual(row, psi):
         return twin.logistic_residual(design[row], y[row], made.psi_hat, psi)

@@ -13,6 +13,7 @@ from fastrace.mcmc.kernels._chain import ExactChain
 from guarantee import assert_mean, few_or_many
 from reference import surrogate as twin
 from reference.varying_intercepts import hyper_laws
+from surrogates import plain_inner
 
 SEED = 20161127
 
@@ -32,20 +33,17 @@ def test_a_step_with_a_sweep_is_its_twin(slopes):
     rng = np.random.default_rng(SEED)
     X, codes, y, model = table_of(rng, 5, slopes)
     kernel = mcmc.SurrogateMetropolis(model)
-    q, made = 1 + slopes, kernel.compressed
+    q = 1 + slopes
     assert kernel.describe()["groups_swept"] == 5 and kernel._swept.tolist() == list(range(5))
     assert kernel._shifts.shape == (1, model.n_seen)
     order = np.r_[2 : 2 + 5 * q, 0:2]
-    H = made.curvature.to_dense() + (0.0 if kernel._bend is None else kernel._bend.to_dense())
-    plain = twin.NormalInner(made.psi_hat, made.slope + (0.0 if kernel._tilt is None else kernel._tilt), H,
-                             twin.Prior([2.0, 2.0], [(5, [1.0] * q)]), order, kernel._phi_center, kernel._phi_factor,
-                             kernel._inner().walk_share, stay=kernel._stay)
+    plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(5, [1.0] * q)]), order)
     table = np.column_stack([X, *((X * (codes == g)[:, None])[:, :q] for g in range(5))])
 
     def terms(psi):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi))
 
-    state = kernel.init(np.r_[made.psi_hat, np.exp(kernel._phi_center)])
+    state = kernel.init(np.r_[kernel.compressed.psi_hat, np.exp(kernel._phi_center)])
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     stream, theta = np.random.default_rng(3), state.position
     own = [np.arange(2 + g * q, 2 + (g + 1) * q) for g in range(5)]

@@ -91,7 +91,8 @@ def test_a_chain_with_a_learned_scale_is_its_twin(size):
     inner = kernel._inner()
     inner.size = size
     plain = twin.ScaledInner(hat, table, y, weights, log_scale, twin.Prior([2.0, 2.0], [(6, [1.0, 1.0])]),
-                             np.r_[2:14, 0:2], kernel._phi_center, kernel._phi_factor, inner.walk_share, size)
+                             np.r_[2:14, 0:2], kernel._phi_center, kernel._phi_factor, inner.walk_share, size,
+                             kernel._phi_stretch)
     theta, stream = np.array(kernel._middle), np.random.default_rng(3)
     for draw in inner.draws(theta, 60, np.random.default_rng(3)):
         psi, phi = theta[:14], theta[14:]
@@ -180,3 +181,14 @@ def test_a_chain_without_decisions_goes_on_from_a_checkpoint_and_a_pickle():
     rest = mcmc.sample(again, pickle.loads(pickle.dumps(first)), n_draws=35)
     np.testing.assert_array_equal(np.concatenate([first.draws, rest.draws], axis=1), whole.draws)
     assert all((chain.rows == 0).all() for chain in whole.chains)
+
+
+def test_effects_of_large_crossed_factors_are_drawn_given_the_scale():
+    """Other moves had some 3 effective draws of 1,000 there."""
+    rng = np.random.default_rng(SEED)
+    codes = [rng.integers(200, size=4000), rng.integers(100, size=4000)]
+    y = 1.0 + 0.5 * rng.standard_normal(200)[codes[0]] + rng.standard_normal(4000)
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(np.ones((4000, 1)), y, "gaussian", groups=codes))
+    assert kernel.describe()["decision"] == "none"
+    trace = mcmc.sample(kernel, n_draws=500, n_chains=2, n_tune=100, rng=1)
+    assert trace.ess().min() > 100.0 and not trace.warnings

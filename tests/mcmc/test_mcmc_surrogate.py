@@ -41,10 +41,11 @@ def test_the_nested_normal_is_its_twin(size, walk_share, fixed_share):
     scales = [("half-normal", 1.0, 0.0), ("half-normal", 0.5, 0.0)]
     prior = JointPrior([("normal", 0.0, 2.0, 0.0, -1)] * 2, (), [(4, scales, None)])
     center, factor = np.array([-0.2, -0.7]), np.array([[0.5, 0.0], [0.1, 0.6]])
-    inner = NormalInner(Quadratic(hat, 0.0, gradient, arrow), prior, center, factor, walk_share, fixed_share)
+    stretch = np.array([[2.0, 0.9], [0.7, 1.5]])
+    inner = NormalInner(Quadratic(hat, 0.0, gradient, arrow), prior, center, factor, stretch, walk_share, fixed_share)
     inner.size = size
     plain = twin.NormalInner(hat, gradient, H, twin.Prior([2.0, 2.0], [(4, [1.0, 0.5])]), order, center, factor,
-                             walk_share, size, fixed_share)
+                             walk_share, size, fixed_share, stretch=stretch)
     for phi in rng.standard_normal((5, 2)):         # the constants of both differ
         assert inner.marginal_of(phi) - inner.marginal_of(center) == pytest.approx(
             plain.log_marginal(phi) - plain.log_marginal(center), rel=1e-9, abs=1e-9)
@@ -179,6 +180,31 @@ def test_a_far_start_arrives_while_tuning():
 
 
 # The expansion as an object.
+
+
+@pytest.mark.parametrize("below, above", [(1.0, 1.0), (5.0, 0.4), (20.0, 0.1)])
+def test_the_sides_of_a_marginal_are_measured_apart(below, above):
+    for side, way in ((below, [-2.0]), (above, [2.0])):
+        found = _surrogate_moves._reach(lambda x, side=side: -((x[0] - 1.0) ** 2) / (8.0 * side**2), np.ones(1),
+                                        np.array(way))
+        assert found == pytest.approx(min(side, _surrogate_moves.MOST_STRETCH), abs=max(side, 1.0) / 60)
+
+
+def test_scales_with_long_tails_are_proposed():
+    """Where effects are hardly there, scales have any small value: four of them at once, by proposals of two sides."""
+    rng = np.random.default_rng(SEED)
+    n, codes = 3000, [rng.integers(30, size=3000) for _ in range(4)]
+    X = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    y = (rng.random(n) < 0.5).astype(float)
+    model = mcmc.GLM(X, y, groups=codes, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
+    kernel = mcmc.SurrogateMetropolis(model, inner="normal")
+    alike = NormalInner(kernel.compressed.quadratic, kernel.compressed.prior, kernel._phi_center, kernel._phi_factor,
+                        tilt=kernel._tilt, bend=kernel._bend, stay=kernel._stay)
+    least = []
+    for inner in (kernel._inner(), alike):
+        phi = inner.draws(kernel._middle, 2000, np.random.default_rng(1))[:, model.n_seen :]
+        least.append(min(mcmc.effective_sample_size(draws[None]) for draws in phi.T))
+    assert least[0] > 2.5 * least[1] and least[0] > 200.0
 
 
 @pytest.mark.parametrize("scales", [(1.0, 0.5, 0.3), (1.0, 1e-6, 0.999), (1e-7, 1.0, 0.9999), (1e-9, 1e-8, 0.99),

@@ -62,7 +62,8 @@ class NormalInner:
     """order: coordinates of the blocks, then the dense ones; A = L L' in that order."""
 
     def __init__(self, hat, gradient, H, prior, order, center, factor, walk_share, size=1.0, fixed_share=0.0,
-                 stay=None):
+                 stay=None, stretch=None):
+        self.stretch = np.ones((2, len(center))) if stretch is None else stretch
         self.hat, self.g, self.H, self.prior, self.order = hat, gradient, H, prior, order
         self.center, self.factor, self.walk_share, self.size = center, factor, walk_share, size
         self.fixed_share, self.stay = fixed_share, stay
@@ -90,6 +91,7 @@ class NormalInner:
     def log_proposal(self, phi):
         k = len(phi)
         step = np.linalg.solve(self.factor, phi - self.center)
+        step /= np.where(step < 0.0, *self.stretch)
         return -0.5 * (TAIL + k) * math.log1p(step @ step / TAIL)
 
     def move_phi(self, phi, rng):
@@ -97,9 +99,12 @@ class NormalInner:
         here = self.log_marginal(phi)
         if self.walk_share > 0.0 and rng.random() < self.walk_share:
             return self.slice(phi, here, rng)
-        xi = np.array([rng.standard_normal() for _ in range(k)])
-        stretch = math.sqrt(0.5 * TAIL / rng.standard_gamma(0.5 * TAIL))
-        new = self.center + stretch * self.factor @ xi
+        xi = np.empty(k)
+        for i, (below, above) in enumerate(self.stretch.T):     # a side with probability as its length
+            size = abs(rng.standard_normal())
+            xi[i] = above * size if (below + above) * rng.random() < above else -below * size
+        tail = math.sqrt(0.5 * TAIL / rng.standard_gamma(0.5 * TAIL))
+        new = self.center + tail * self.factor @ xi
         ratio = self.log_marginal(new) - here + self.log_proposal(phi) - self.log_proposal(new)
         return new if -rng.standard_exponential() < ratio else phi
 
@@ -175,8 +180,9 @@ class ScaledInner(NormalInner):
     `table` holds the design of coefficients and effects, `weights` those of the rows, `log_scale` the prior of s.
     """
 
-    def __init__(self, hat, table, y, weights, log_scale, prior, order, center, factor, walk_share, size=1.0):
-        super().__init__(hat, None, None, prior, order, center, factor, walk_share, size)
+    def __init__(self, hat, table, y, weights, log_scale, prior, order, center, factor, walk_share, size=1.0,
+                 stretch=None):
+        super().__init__(hat, None, None, prior, order, center, factor, walk_share, size, stretch=stretch)
         self.table, self.weights, self.log_scale = table, weights, log_scale
         self.left = y - table @ hat
 

@@ -226,7 +226,7 @@ def _far_starts(model: GLM, compressed: Compressed, rng: np.random.Generator) ->
 
 def _evidence(compressed: Compressed) -> float:
     """Log integral of prior times expansion, up to a constant of the model."""
-    center, factor = marginal_of(compressed)
+    center, factor, _ = marginal_of(compressed)
     top = NormalInner(compressed.quadratic, compressed.prior).marginal_of(center)
     return compressed.quadratic.value + float(top) + float(np.log(np.diagonal(factor)).sum())
 

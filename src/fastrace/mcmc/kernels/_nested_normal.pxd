@@ -23,6 +23,7 @@ cdef class NormalInner(Inner):
     # where phi is looked for: a normal density near its marginal, its factor lower triangular
     cdef double *phi_center
     cdef double *phi_factor
+    cdef double *phi_stretch                    # of its two sides along each column
     cdef double *phi_try
     cdef double *phi_step
     cdef double *phi_here                       # what `factor`, `about` and `b` are of, with `value`; and

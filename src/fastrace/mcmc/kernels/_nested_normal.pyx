@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """The nested normal: moves on a surrogate whose prior is normal given its hyperparameters."""
 
-from libc.math cimport INFINITY, isfinite, log1p, sqrt
+from libc.math cimport INFINITY, fabs, isfinite, log1p, sqrt
 from libc.string cimport memcmp, memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
@@ -50,10 +50,11 @@ cdef class NormalInner(Inner):
     r is psi_hat, but for blocks where P is huge, as where scales are tiny: there it is m, so that nothing large is lost
     in rounding.
 
-    Phi moves by independent proposals from a t density near that marginal, and in a share of the moves by a slice along
-    a random direction. psi = r + A^-1 b + L'^-1 z with A = L L', and z is standard normal whatever phi is: a
-    whole move draws it anew, a smaller one takes z to sqrt(1 - size^2) z + size xi. Both moves are reversible, and phi
-    and z are independent under the surrogate; so the pair is reversible too.
+    Phi moves by independent proposals from a t density near that marginal, its two sides along each column of `factor`
+    stretched apart, and in a share of the moves by a slice along a random direction. psi = r + A^-1 b + L'^-1 z with
+    A = L L', and z is standard normal whatever phi is: a whole move draws it anew, a smaller one takes z to
+    sqrt(1 - size^2) z + size xi. Both moves are reversible, and phi and z are independent under the surrogate; so the
+    pair is reversible too.
 
     Parameters
     ----------
@@ -62,6 +63,9 @@ cdef class NormalInner(Inner):
         Copied.
     center, factor : array_like of shape (n_hyper,) and (n_hyper, n_hyper)
         A normal density near the marginal of phi; `factor` is lower triangular.
+    stretch : array_like of shape (2, n_hyper), optional
+        How much farther than that density the marginal reaches below and above `center` along each column of `factor`;
+        1 if not given.
     walk_share : float
         Share of slices among the moves of phi.
     fixed_share : float
@@ -80,7 +84,7 @@ cdef class NormalInner(Inner):
         guard_await(&self.guard, 1)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, center=None, factor=None,
-                 walk_share=0.25, fixed_share=0.0, tilt=None, Arrow bend=None, stay=None):
+                 stretch=None, walk_share=0.1, fixed_share=0.0, tilt=None, Arrow bend=None, stay=None):
         cdef Py_ssize_t n = surrogate.dim, k = prior.n_hyper + self.n_aside, seen = prior.n_seen
         cdef double *number
         guard_build(&self.guard, 1, self)
@@ -88,6 +92,9 @@ cdef class NormalInner(Inner):
             raise ValueError(f"the prior is of {seen} parameters that rows see, and the surrogate of {n}")
         middle = np.array(np.zeros(k) if center is None else center, dtype=np.float64)
         lower = np.array(np.eye(k) if factor is None else factor, dtype=np.float64, order="C")
+        sides = np.ones((2, k)) if stretch is None else np.array(stretch, dtype=np.float64, order="C")
+        if sides.shape != (2, k) or not (np.isfinite(sides).all() and (sides > 0.0).all()):
+            raise ValueError(f"stretch has shape {sides.shape}; positive numbers of shape (2, {k}) are needed")
         finite = np.isfinite(middle).all() and np.isfinite(lower).all()
         if middle.shape != (k,) or lower.shape != (k, k) or not (finite and (np.diagonal(lower) > 0.0).all()):
             raise ValueError(f"center has shape {middle.shape} and factor {lower.shape}; finite numbers of shape "
@@ -105,7 +112,7 @@ cdef class NormalInner(Inner):
         layout = runs[:len(runs) - self.n_aside]
         self.factor = ArrowFactor(curvature, layout)
         self.added = None if bend is None else bend.shared()
-        self._memory = np.zeros(12 * seen + 2 * prior.n_precision + 5 * k + k * k)
+        self._memory = np.zeros(12 * seen + 2 * prior.n_precision + 7 * k + k * k)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.b, self.z, self.scratch = number, number + seen, number + 2 * seen, number + 3 * seen
         self.precision = number + 4 * seen
@@ -114,7 +121,9 @@ cdef class NormalInner(Inner):
         self.phi_here, self.phi_kept, self.phi_factor = number + 3 * k, number + 4 * k, number + 5 * k
         memcpy(self.phi_center, cnp.PyArray_DATA(middle), k * sizeof(double))
         memcpy(self.phi_factor, cnp.PyArray_DATA(lower), k * k * sizeof(double))
-        number = self.phi_factor + k * k
+        self.phi_stretch = self.phi_factor + k * k
+        memcpy(self.phi_stretch, cnp.PyArray_DATA(sides), 2 * k * sizeof(double))
+        number = self.phi_stretch + 2 * k
         self.fixed_b, self.fixed_mean, self.gap = number, number + seen, number + 2 * seen
         self.pull, self.tilt, self.about = number + 3 * seen, number + 4 * seen, number + 5 * seen
         self.fixed_about, self.bend = number + 6 * seen, number + 7 * seen
@@ -222,13 +231,14 @@ cdef class NormalInner(Inner):
     cdef double log_proposal(self, const double *phi) noexcept nogil:
         """Log density of the independent proposals of phi, up to a constant."""
         cdef Py_ssize_t i, j, k = self.n_hyper
-        cdef double sum, squares = 0.0
+        cdef double sum, side, squares = 0.0
         for i in range(k):
             sum = phi[i] - self.phi_center[i]
             for j in range(i):
                 sum -= self.phi_factor[i * k + j] * self.phi_step[j]
             self.phi_step[i] = sum / self.phi_factor[i * k + i]
-            squares += self.phi_step[i] * self.phi_step[i]
+            side = self.phi_step[i] / self.phi_stretch[i if sum < 0.0 else k + i]
+            squares += side * side
         return -0.5 * (TAIL + k) * log1p(squares / TAIL)
 
     cdef int move_phi(self, double *phi, double here, bitgen_t *bits) except -1 nogil:
@@ -237,18 +247,20 @@ cdef class NormalInner(Inner):
         From a phi without a density the first proposal that has one is taken.
         """
         cdef Py_ssize_t i, j, k = self.n_hyper
-        cdef double stretch, ratio
+        cdef double tail, ratio, below, above
         if isfinite(here) and (self.walk_share > 0.0 and bits.next_double(bits.state) < self.walk_share):
             return self.slice_phi(phi, here, bits)
         ratio = self.log_proposal(phi) - here if isfinite(here) else INFINITY
-        for i in range(k):
-            self.phi_step[i] = random_standard_normal(bits)
-        stretch = sqrt(0.5 * TAIL / random_standard_gamma(bits, 0.5 * TAIL))
+        for i in range(k):                  # the longer side is the likelier one, so that the density has no jump
+            below, above = self.phi_stretch[i], self.phi_stretch[k + i]
+            self.phi_step[i] = fabs(random_standard_normal(bits))
+            self.phi_step[i] *= above if (below + above) * bits.next_double(bits.state) < above else -below
+        tail = sqrt(0.5 * TAIL / random_standard_gamma(bits, 0.5 * TAIL))
         for i in range(k):
             self.phi_try[i] = 0.0
             for j in range(i + 1):
                 self.phi_try[i] += self.phi_factor[i * k + j] * self.phi_step[j]
-            self.phi_try[i] = self.phi_center[i] + stretch * self.phi_try[i]
+            self.phi_try[i] = self.phi_center[i] + tail * self.phi_try[i]
         ratio -= self.log_proposal(self.phi_try)
         if -random_standard_exponential(bits) < self.log_marginal(self.phi_try) + ratio:
             memcpy(phi, self.phi_try, k * sizeof(double))

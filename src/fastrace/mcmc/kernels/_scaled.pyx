@@ -16,10 +16,10 @@ from fastrace._models._arrow import Arrow
 cnp.import_array()
 
 
-def scaled_inner(compressed, center=None, factor=None, exact=False):
-    """A `ScaledInner` on an expansion; center and factor are of the logarithm of the scale and phi."""
+def scaled_inner(compressed, center=None, factor=None, stretch=None, exact=False):
+    """A `ScaledInner` on an expansion; center, factor and stretch are of the logarithm of the scale and phi."""
     likelihood = Quadratic(compressed.psi_hat, compressed.value, compressed.slope, compressed.curvature)
-    return ScaledInner(compressed.quadratic, likelihood, compressed.prior, center, factor, exact)
+    return ScaledInner(compressed.quadratic, likelihood, compressed.prior, center, factor, stretch, exact)
 
 
 cdef class ScaledInner(NormalInner):
@@ -46,6 +46,8 @@ cdef class ScaledInner(NormalInner):
         With an auxiliary parameter. Copied.
     center, factor : array_like of shape (1 + n_hyper,) and (1 + n_hyper, 1 + n_hyper)
         A normal density near the marginal of s and phi.
+    stretch : array_like of shape (2, 1 + n_hyper), optional
+        Of its two sides, as in `NormalInner`.
     exact : bool
         Whether the surrogate is the likelihood.
     """
@@ -67,7 +69,7 @@ cdef class ScaledInner(NormalInner):
         guard_await(&self.guard, 2)
 
     def __init__(self, Quadratic whole not None, Quadratic likelihood not None, JointPrior prior not None, center=None,
-                 factor=None, exact=False):
+                 factor=None, stretch=None, exact=False):
         cdef Py_ssize_t n = whole.dim - 1, s = whole.curvature.n_dense - 1
         cdef Py_ssize_t m = whole.curvature.n_blocks * whole.curvature.width
         cdef double *number
@@ -85,7 +87,7 @@ cdef class ScaledInner(NormalInner):
         border, blocks = np.asarray(arrow.border)[:s], np.asarray(arrow.blocks)
         grouped = (border, blocks, arrow.start) if arrow.n_blocks else ()
         super().__init__(Quadratic(np.asarray(whole.center)[:n], 0.0, np.asarray(whole.gradient)[:n],
-                                   Arrow(kept[1], *grouped)), prior, center, factor)
+                                   Arrow(kept[1], *grouped)), prior, center, factor, stretch)
         self._numbers = np.concatenate([
             kept[0].ravel(), (kept[1] - kept[0]).ravel(), border.ravel(), blocks.ravel(), slope[:n],
             (np.asarray(whole.gradient) - slope)[:n], bent[:n] - 2.0 * slope[:n],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,11 @@ FIRST_TRAJECTORIES = 50  # from one point to a start
 NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effective share of them that makes it cheapest
 SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
+CLOSED = 1e9  # products up to which groups' effects have a factor that leaves all rows unread: other moves mix badly
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 FIRST_STEP = 0.3  # of logarithms of scales, where the maximum of their marginal is looked for
+SIDE = 3.0  # how far the log marginal of hyperparameters falls where its two sides are measured
+MOST_STRETCH, HALVINGS = 8.0, 6  # of a side, and of the interval in which its end lies
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
 MOVED = 0.5  # share of moves without a factor of their own that get anywhere, from which on they are made
 TARGET = 0.3  # share of moves accepted, below which they become smaller: at .23 small ones would get on best
@@ -55,6 +59,7 @@ class OnSurrogate(RowKernel):
     _trajectories: Trajectories
     _phi_center: Array
     _phi_factor: Array
+    _phi_stretch: Array | None = None  # of kernels saved before sides were told apart
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
     _stay: Array | None = None  # effects of groups that have directions of their own, or are swept
     _along: Array | None = None  # directions of random walks
@@ -101,7 +106,8 @@ class OnSurrogate(RowKernel):
             return False
         s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
         twice = self.compressed.curvature.diagonal()[-1]  # the closed form has a maximum in the scale
-        return bool(s * s * m <= LARGE and twice > 0.0 and 0.5 * twice > self.compressed.slope[-1])
+        most = CLOSED if model._glm.family == "gaussian" and model.factors else LARGE
+        return bool(s * s * m <= most and twice > 0.0 and 0.5 * twice > self.compressed.slope[-1])
 
     def _stride_of_scale(self) -> float:
         """Of plain steps of the logarithm of a learned scale; 0 where the rows say enough of it, or it is not learned.
@@ -128,7 +134,7 @@ class OnSurrogate(RowKernel):
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             self._phi_factor = HYPER_SD * np.eye(len(self._phi_center))
         else:
-            self._phi_center, self._phi_factor = marginal_of(self.compressed, self._scaled, self.model)
+            self._phi_center, self._phi_factor, self._phi_stretch = marginal_of(self.compressed, self._scaled, self.model)
         model: Any = self.model
         flat = sites = None
         grouped = isinstance(model, GLM) and bool(model.factors)
@@ -304,9 +310,10 @@ class OnSurrogate(RowKernel):
         if self.inner == "hmc":
             return self._trajectories.inner(self.compressed.quadratic)
         if self._scaled:
-            return scaled_inner(self.compressed, self._phi_center, self._phi_factor, self.decision == "none")
+            return scaled_inner(self.compressed, self._phi_center, self._phi_factor, self._phi_stretch,
+                                self.decision == "none")
         return NormalInner(self.compressed.quadratic, self.compressed.prior, self._phi_center, self._phi_factor,
-                           fixed_share=self._fixed_share, tilt=self._tilt, bend=self._bend,
+                           self._phi_stretch, fixed_share=self._fixed_share, tilt=self._tilt, bend=self._bend,
                            stay=self._stay)
 
     def _group_blocks(self) -> GroupBlocks | None:
@@ -345,16 +352,18 @@ class OnSurrogate(RowKernel):
 
 def marginal_of(
     compressed: Compressed, scaled: bool = False, model: Model | None = None
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Center and lower triangular factor of a normal density near the hyperparameters' marginal under the surrogate.
 
-    With `scaled` the logarithm of the learned scale stands before them. `model` says what to do where there is none.
+    Also how much farther than that density the marginal reaches below and above along each column of the factor, as of
+    scales that may be tiny. With `scaled` the logarithm of the learned scale stands before them. `model` says what to
+    do where there is none.
     """
     prior = compressed.prior
     inner = scaled_inner(compressed) if scaled else NormalInner(compressed.quadratic, prior)
     k = prior.n_hyper + scaled
     if k == 0:
-        return np.zeros(0), np.zeros((0, 0))
+        return np.zeros(0), np.zeros((0, 0)), np.ones((2, 0))
     hat, own = np.array(compressed.psi_hat), compressed.curvature.diagonal()
     start, unit = np.zeros(k), np.eye(k)
     start[scaled:] = first_point(prior, hat, 1.0 / np.sqrt(np.maximum(own, 1e-300)))[0][prior.n_seen :]
@@ -379,4 +388,18 @@ def marginal_of(
                           f"{'' if model is None else model._against_peaks}")
     values, vectors = np.linalg.eigh(curvature)
     values = np.clip(values, 0.05, 1e8)
-    return center, unit @ np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))
+    factor = unit @ np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T))
+    stretch = [[_reach(inner.marginal_of, center, sign * column) for column in factor.T] for sign in (-1.0, 1.0)]
+    return center, factor, np.array(stretch)
+
+
+def _reach(log_density: Callable[[Array], float], center: Array, way: Array) -> float:
+    """Steps of `way` until the log density has fallen by `SIDE`, over those in which that of a standard normal has."""
+    level, normal = log_density(center) - SIDE, math.sqrt(2.0 * SIDE)
+    low, high = 0.0, normal
+    while log_density(center + high * way) > level and high < MOST_STRETCH * normal:
+        low, high = high, 2.0 * high
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if log_density(center + middle * way) > level else (low, middle)
+    return high / normal
