@@ -134,7 +134,8 @@ class OnSurrogate(RowKernel):
             self._phi_center = self._trajectories.start[self.compressed.n_seen :]
             self._phi_factor = HYPER_SD * np.eye(len(self._phi_center))
         else:
-            self._phi_center, self._phi_factor, self._phi_stretch = marginal_of(self.compressed, self._scaled, self.model)
+            found = marginal_of(self.compressed, self._scaled, self.model)
+            self._phi_center, self._phi_factor, self._phi_stretch = found
         model: Any = self.model
         flat = sites = None
         grouped = isinstance(model, GLM) and bool(model.factors)
