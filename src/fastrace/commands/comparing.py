@@ -108,7 +108,7 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
     return answers
 
 
-def _with_doubts(result: ComparisonResult, runs: list[Timings]) -> ComparisonResult:
+def _with_doubts(result: ComparisonResult, runs: list[_Timings]) -> ComparisonResult:
     """The result with a warning of few processes, or of timings of a single one."""
     said = []
     for name, read in zip(result.names, runs, strict=True):
@@ -131,7 +131,7 @@ def _arm_names(files: list[Path]) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Timings:
+class _Timings:
     """What one file holds of one benchmark."""
 
     processes: list[list[float]]    # the timings of each process
@@ -139,8 +139,8 @@ class Timings:
     grouped: bool                   # whether the file says which timings share a process
 
 
-def timings(path: Path) -> dict[str, Timings]:
-    """Timings of each benchmark in a file of pyperf's JSON, also compressed, or of pytest-benchmark's.
+def timings(path: Path) -> dict[str, _Timings]:
+    """_Timings of each benchmark in a file of pyperf's JSON, also compressed, or of pytest-benchmark's.
 
     Warm-ups and the runs that calibrate a benchmark of pyperf are left out. pytest-benchmark keeps timings of one
     process, with ``--benchmark-save-data``; each stands alone then.
@@ -152,7 +152,7 @@ def timings(path: Path) -> dict[str, Timings]:
         held = json.loads(gzip.decompress(written) if written.startswith(GZIP) else written)
     except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} is no JSON file, as pyperf and pytest-benchmark save them: {error}") from None
-    found: dict[str, Timings] = {}
+    found: dict[str, _Timings] = {}
     benchmarks = held.get("benchmarks") if isinstance(held, dict) else None
     for place, benchmark in enumerate(benchmarks if isinstance(benchmarks, list) else []):
         try:
@@ -175,15 +175,15 @@ def timings(path: Path) -> dict[str, Timings]:
     return found
 
 
-def _one_benchmark(held: dict[str, Any], benchmark: dict[str, Any], unnamed: str) -> tuple[str, Timings]:
+def _one_benchmark(held: dict[str, Any], benchmark: dict[str, Any], unnamed: str) -> tuple[str, _Timings]:
     """Name and timings of one benchmark; pyperf keeps at the top what all benchmarks of a file share."""
     if "runs" in benchmark:
         said = held.get("metadata", {}) | benchmark.get("metadata", {})
         processes = [list(map(float, run["values"])) for run in benchmark["runs"] if run.get("values")]
-        return str(said.get("name", unnamed)), Timings(processes, str(said.get("unit", "second")), True)
+        return str(said.get("name", unnamed)), _Timings(processes, str(said.get("unit", "second")), True)
     data = benchmark["stats"].get("data") or []
     name = str(benchmark.get("fullname") or benchmark.get("name") or unnamed)
-    return name, Timings([[float(value)] for value in data], "second", False)
+    return name, _Timings([[float(value)] for value in data], "second", False)
 
 
 def _page(answers: dict[str, ComparisonResult]) -> str:
