@@ -472,6 +472,26 @@ def test_a_model_of_another_kind_is_expanded_in_what_its_rows_see(build, short_p
         mcmc.SurrogateMetropolis(model, inner="normal")
 
 
+def test_draws_at_the_edge_of_a_neck_are_told_though_chains_agree(short_pilots):
+    """Ten groups of two rows, centred, by densities of the user's own: chains stop where steps are too wide."""
+    def funnel(d):
+        v = pm.Normal("v", 0.0, 1.5)
+        w = pm.CustomDist("w", v, logp=lambda x, v: -0.5 * x**2 * pm.math.exp(-2.0 * v) - v, shape=10)
+        pm.Normal("obs", w[d["k"]], 1.0, observed=d["y"])
+
+    rng = np.random.default_rng(3)
+    with pm.Model() as whole:
+        funnel({"k": pm.Data("k", np.repeat(np.arange(10), 2)), "y": pm.Data("y", rng.normal(size=20))})
+    kernel = mcmc.SurrogateMetropolis(mcmc.from_pymc(whole))
+    at, draws = kernel.names.index("v"), rng.normal(size=(300, 11))
+    draws[:, at] = 0.0
+    assert kernel.inner == "hmc" and kernel._beyond(draws) == ""
+    draws[::50, at] = -6.0
+    draws[::50, np.arange(11) != at] *= np.exp(-6.0)
+    assert "at 2.0% of the draws the posterior is too narrow" in kernel._beyond(draws)
+    assert "as z * sd" in kernel._beyond(draws)
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("decision", ["exact", "race"])
@@ -620,6 +640,25 @@ def test_another_mode_of_a_small_model_is_warned_of_and_there_is_none_of_parts_i
     model = made(lambda d: two_parts(d, True))
     assert other_mode(model, model.reference(np.array([-1.5, np.log(3.0)]))) is None
     assert made(lambda d: pm.Bernoulli("obs", logit_p=d["x"] @ pm.Normal("b", shape=2), observed=d["k"]))._concave
+
+
+def test_a_regression_with_normal_priors_is_moved_on_a_surrogate_too():
+    """As the same GLM is: the moments in closed form, and draws by the names of the PyMC model."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(400), rng.normal(size=400)])
+    y = X @ [1.0, -0.5] + 2.0 * rng.normal(size=400)
+    with pm.Model() as whole:
+        x, out = pm.Data("x", X[:, 1]), pm.Data("out", y)
+        b, a = pm.Normal("b", 0.0, 3.0), pm.Normal("a", 1.0, 0.5)
+        pm.Normal("obs", a + b * x, 2.0, observed=out)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(mcmc.from_pymc(whole)), n_draws=2000, n_chains=2, rng=1)
+    assert trace.names == ("b", "a")
+    places, prior = [trace.names.index(name) for name in ("a", "b")], np.diag([4.0, 1.0 / 9.0])
+    covariance = np.linalg.inv(X.T @ X / 4.0 + prior)
+    mean, sd = covariance @ (X.T @ y / 4.0 + prior @ [1.0, 0.0]), np.sqrt(np.diagonal(covariance))
+    away = (trace.draws.mean(axis=(0, 1))[places] - mean) / sd * np.sqrt(trace.ess()[places])
+    assert np.abs(away).max() < stats.norm.isf(1e-6 / 4.0)
+    assert set(trace.to_arrays()["posterior"]) == {"a", "b"}
 
 
 def test_a_model_says_in_words_how_it_runs():

@@ -37,6 +37,7 @@ __all__ = ["sample"]
 
 SLICE = 0.1  # seconds between two looks at the clock, the callback and the checkpoint
 _CHAINS = 4
+_LEAST = 100  # draws a chain, from which on what they miss is looked for
 FIRST = 32  # steps before the first of them
 Callback = Callable[[int, Steps], object]
 
@@ -258,6 +259,9 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
                            kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None)
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
+        beyond = getattr(kernel, "_beyond", None)
+        words = beyond(trace.draws.reshape(-1, trace.draws.shape[-1])) if beyond and trace.n_draws >= _LEAST else ""
+        found += [words] if words else []
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
         found += [remedy] if remedy else []
     except Exception as error:  # a kernel of a user's own may draw anything; its draws are not lost for that

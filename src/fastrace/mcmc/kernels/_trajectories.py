@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.trace import effective_sample_size
 
-__all__ = ["Trajectories", "first_point", "trajectories_of"]
+__all__ = ["Trajectories", "first_point", "trajectories_of", "unstable_share"]
 
 Array = NDArray[np.float64]
 TARGET = 0.8  # mean probability of acceptance
@@ -23,6 +24,8 @@ LENGTHS = (0.8, 1.5, 3.0)  # of trajectories, in standard deviations
 TRIAL = 300  # moves by each
 APART = 3.0  # standard deviations of the likelihood that a coefficient is from the prior mean, to be moved as it is
 WIDEST = 300  # coordinates, up to which a dense root pays
+STABLE = 4.0  # squared step times curvature, above which a leapfrog trajectory leaves for good
+TRIED, TURNS, BESIDE = 300, 3, 1e-4  # draws looked at, turns of a power iteration at each, and the steps of differences
 CORRELATED = 10.0  # condition number of the scaled curvature from which on one is needed
 
 
@@ -82,6 +85,29 @@ def trajectories_of(
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
     length, theta = _best_length(inner, theta, step, int(effort * TRIAL), rng)
     return Trajectories(prior, step, length, root, theta)
+
+
+def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, draws: Array) -> float:
+    """Share of draws, about, at which the density is too narrow for the step: trajectories are refused there.
+
+    Chains that reach such points stop short of narrower ones. The largest curvature, in the coordinates of trajectories
+    that move all parameters as they are, is found from below by power iteration on differences of gradients.
+    """
+    root: Array = np.diag(settled.root) if settled.root.ndim == 1 else settled.root
+    points = draws[:: max(1, len(draws) // TRIED)]
+    way: Array = np.asarray(np.random.default_rng(0).normal(size=draws.shape[1]))
+    unstable = 0
+    for point in points:
+        size = 0.0
+        for _ in range(TURNS):
+            step = BESIDE * (root @ (way / np.linalg.norm(way)))
+            bent: Array = root.T @ (gradient(point - step) - gradient(point + step)) / (2.0 * BESIDE)
+            size = float(np.linalg.norm(bent))
+            if not (np.isfinite(size) and size > 0.0):
+                break
+            way = bent
+        unstable += bool(size * settled.step**2 > STABLE)
+    return unstable / max(1, len(points))
 
 
 def _spreads(surrogate: Quadratic, prior: JointPrior) -> Array:

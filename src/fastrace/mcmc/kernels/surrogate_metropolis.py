@@ -16,6 +16,7 @@ from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, chec
 from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
 from fastrace.mcmc.kernels._surrogate_moves import FAR, TARGET
+from fastrace.mcmc.kernels._trajectories import unstable_share
 from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
@@ -26,6 +27,8 @@ DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
 MOST_INNER = 1 << 20  # moves between two looks for Ctrl-C
 LEAST = 0.05  # of a move's size
+_UNSTABLE = 0.01  # share of draws in parts too narrow for the step, from which on more is likely to be missed
+_WAY_OUT = "write effects with a learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows"
 CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
 
 
@@ -257,8 +260,19 @@ class SurrogateMetropolis(DecidedByRows):
         """What to do about chains that disagree; empty if nothing but more draws helps."""
         if self.inner != "hmc" or self.model.own_surrogate is None:
             return ""
-        return ("Trajectories may stand still in the neck of a funnel, however long they run: write effects with a "
-                "learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows")
+        return f"Trajectories may stand still in the neck of a funnel, however long they run: {_WAY_OUT}"
+
+    def _beyond(self, draws: Array) -> str:
+        """What draws of shape (n, dim) may have missed without a sign of it, in words; empty if nothing is known."""
+        if self.inner != "hmc" or self.model.own_surrogate is None:
+            return ""
+        model: Any = self.model
+        share = unstable_share(model.slope_of_surrogate, self._trajectories, draws)
+        if share < _UNSTABLE:
+            return ""
+        return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories, so that chains "
+                f"stop short of parts narrower still, such as the neck of a funnel, without R-hat showing it: "
+                f"{_WAY_OUT}")
 
     @property
     def dim(self) -> int:

@@ -221,6 +221,10 @@ class MappedModel(Model):
         assert self.expansion is not None
         return _Surrogate(self.owner, *self.expansion[:3], center, curvature)
 
+    def slope_of_surrogate(self, theta: Array) -> Array:
+        """Gradient of log prior plus expansion."""
+        return self._surrogate(theta, np.zeros((self.dim, self.dim))).whole(theta, 1.0)[1]
+
     def _first(self, start: Array) -> tuple[Array, Array]:
         """Parameters at which the rows see what they were expanded at, about, and a precision there."""
         assert self.expansion is not None
