@@ -267,7 +267,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self.inner != "hmc" or self.model.own_surrogate is None:
             return ""
         model: Any = self.model
-        share = unstable_share(model.slope_of_surrogate, self._trajectories, draws)
+        share = unstable_share(model.slope_of_surrogate, self._trajectories, self._unconstrained(draws))
         if share < _UNSTABLE:
             return ""
         return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories, so that chains "
