@@ -721,3 +721,21 @@ def test_derivatives_in_all_directions_take_one_call(monkeypatch):
         np.testing.assert_allclose((up[1] - down[1]) / 2e-5, hessian[j], atol=1e-4)
     monkeypatch.setattr("fastrace.mcmc.doors.pymc._graphs._TOGETHER", 3 * model.dim)  # three directions a call
     np.testing.assert_allclose(model._expand(at)[2], hessian, rtol=1e-12, atol=1e-12)
+
+
+def test_derivatives_of_a_prior_compile_by_jax_too():
+    """Its functions know no number of directions before they run."""
+    pytest.importorskip("jax")
+    at = np.random.default_rng(1).normal(scale=0.5, size=made(with_potential).dim)
+    ours = made(with_potential)._graphs.rest_expansion(at)
+    other = made(with_potential, compile_kwargs={"mode": "JAX"})._graphs.rest_expansion(at)
+    for a, b in zip(ours, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_a_normal_prior_behind_coefficients_is_said_to_be_moved_as_a_glm():
+    def moved(d):
+        pm.Bernoulli("obs", logit_p=(2.0 * pm.Normal("z") + 0.5) * d["x"][:, 0], observed=d["k"])
+
+    words = made(moved).describe()
+    assert "SurrogateMetropolis does not call PyTensor" in words and "no generalised" not in words

@@ -291,3 +291,20 @@ def test_max_pulls_stops_there_and_continues_exactly(seed):
         assert not np.isnan(result.mean).any()
         assert result.error_bound == 1.0 or limit > 20
     assert_same(rule.run(source), wanted)
+
+
+def test_the_error_bound_at_a_stop_is_of_what_is_said():
+    """Events unseen have no evidence against them; and arms may be good enough more surely than the best."""
+    rare = fr.LUCB(2, 1, support=None)
+    while not rare.done:
+        arms, counts = rare.ask()
+        rare.tell(np.repeat(np.where(arms == 0, 0.0, 0.002), counts))
+    assert rare.result().error_bound == 0.05
+    near = fr.LUCB(2, 1, 0.2, 0.05, batch=100)
+    rng = np.random.default_rng(1)
+    while not near.done:
+        arms, counts = near.ask()
+        near.tell(rng.random(counts.sum()) < np.repeat(np.array([0.8, 0.3])[arms], counts))
+    result = near.result()
+    assert result.stopped_by in ("bound", "epsilon")
+    assert result.error_bound == 0.05 if result.stopped_by == "bound" else result.error_bound < 0.05

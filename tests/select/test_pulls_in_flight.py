@@ -209,3 +209,20 @@ def test_a_damaged_flight_is_refused(damage):
     assert make(version, cls, known, state).pending[0].size == 9
     with pytest.raises(ValueError, match="damaged"):
         make(version, cls, known | {"flight": known["flight"] | damage}, state)
+
+
+def test_a_draw_is_used_once_though_arms_were_asked_for_alone_and_in_turn():
+    """A flight begun anew does not know which draws the last one used, but how many there can be."""
+    values = table(5)
+    rule, used = fr.LUCB(4, 1, 0.01, paired=True), set()
+    for t in range(40):
+        arms, pulls = rule.ask(100, pending=True)
+        assert not used & set(pulls.tolist())
+        used |= set(pulls.tolist())
+        rule.tell(values[pulls, arms], arms, pulls)
+        if t % 3 == 0:
+            arms, counts = rule.ask()
+            rule.tell([0.5] * int(counts.sum()))
+        if t % 5 == 0:
+            rule = pickle.loads(pickle.dumps(rule))
+    assert not rule.done and rule.n_pulls > len(used)

@@ -240,3 +240,22 @@ def test_a_rule_that_has_stopped_asks_nothing():
     rule.run(RecordedPulls(VALUES))
     agrees(go(grader, race=rule))
     assert not grader.asked
+
+
+def test_an_arm_that_fell_silent_says_which_lines_of_the_journal_to_remove(tmp_path):
+    path = tmp_path / "rule.jsonl"
+
+    def rule():
+        return fr.LUCB(4, 1, 1e-9, missing="drop")
+
+    def silent(arm, pull):
+        return None if arm == 2 and pull > 40 else VALUES[pull, arm]
+
+    with pytest.raises(ValueError, match="gave no reward"):
+        go(silent, race=rule(), journal=path)
+    with pytest.raises(ValueError, match="gave no reward") as caught:
+        go(silent, race=rule(), journal=path)
+    assert f"answers in {path}" in caught.value.__notes__[0] and "remove the lines with" in caught.value.__notes__[0]
+    kept = [line for line in path.read_text().splitlines(keepends=True) if '"reward": null' not in line]
+    path.write_text("".join(kept))
+    assert go(lambda arm, pull: VALUES[pull, arm], race=rule(), journal=path, max_pulls=4000).n_missing < 200

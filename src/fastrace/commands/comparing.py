@@ -140,7 +140,7 @@ class _Timings:
 
 
 def timings(path: Path) -> dict[str, _Timings]:
-    """_Timings of each benchmark in a file of pyperf's JSON, also compressed, or of pytest-benchmark's.
+    """Timings of each benchmark in a file of pyperf's JSON, also compressed, or of pytest-benchmark's.
 
     Warm-ups and the runs that calibrate a benchmark of pyperf are left out. pytest-benchmark keeps timings of one
     process, with ``--benchmark-save-data``; each stands alone then.

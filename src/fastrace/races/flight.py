@@ -195,8 +195,13 @@ def _gone_on(
 
 
 def _record(race: InFlight, book: Journal) -> None:
-    with _checks.named_arms(race._names, race._compiled_race()):
-        race._fly().record(book.rewards)
+    try:
+        with _checks.named_arms(race._names, race._compiled_race()):
+            race._fly().record(book.rewards)
+    except ValueError as error:
+        error.add_note(f"This came of the answers in {book.path}. Where some are missing because a service was down, "
+                       f"remove the lines with \"reward\": null, which are asked for again then.")
+        raise
 
 
 def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:

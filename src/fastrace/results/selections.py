@@ -44,7 +44,8 @@ class SelectionResult(ComparedResult):
     error_bound : float
         Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none. Of
         `LUCB`, and of `select_best` by default, the smallest delta at which the rule would have stopped by then, as in
-        `RaceResult`: at most `delta` once it has stopped by itself.
+        `RaceResult`: at most `delta` once it has stopped by itself. It is `delta` there where ``kind`` is "asymptotic",
+        and where `epsilon` was asked for and the best are known all the same.
     cutoff : float
         The value that separates the selected arms from the others, in reward units; nan where the rule has none.
     arm_error : ndarray of float, shape (n_arms,), or None

@@ -45,7 +45,8 @@ class PullFlight:
         self.rule, self.rounds = rule, rounds   # of common draws
         self.missing = rule.takes_missing       # accept nan
         made: list[int] = rule._made().tolist()
-        self.taken = [max(made)] * n if rounds else made
+        # A draw has a pull or more, also where arms were asked for alone: as many draws were never used.
+        self.taken = [int(rule.total)] * n if rounds else made
         self.next = list(self.taken)
         self.here: list[dict[int, float]] = [{} for _ in range(n)]
         self.free: list[list[int]] = [[] for _ in range(n)]
@@ -274,7 +275,8 @@ class PullFlight:
             good = good and not set(here) & set(free) and free == sorted(set(free), reverse=True)
             good = good and all(type(value) is float for value in here.values())
         if good:
-            good = min(parts[0]) == max(parts[0]) >= self.taken[0] if self.rounds else parts[0] == self.taken
+            least = max(self.rule._made().tolist())
+            good = least <= min(parts[0]) == max(parts[0]) if self.rounds else parts[0] == self.taken
         for name in ("paid", "used"):
             good = good and saved[name].shape == (n,) and saved[name].dtype == np.int64
         if not good or not bool(((saved["used"] >= 0) & (saved["paid"] >= saved["used"])).all()):

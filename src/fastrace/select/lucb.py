@@ -359,6 +359,8 @@ class LUCB(Selection):
         core = self._core
         proved = core.stopped_by in ("bound", "epsilon")
         error_bound = core.error_bound(math.log(self._delta))       # above delta at a stop by rounding alone
+        if proved and (self._first_look is not None or core.stopped_by == "bound" and self._epsilon > 0.0):
+            error_bound = self._delta   # evidence of events unseen has no size, or is that of a weaker answer
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
         chosen[known["best"]] = True

@@ -102,8 +102,9 @@ def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, dr
         for _ in range(TURNS):
             step = BESIDE * (root @ (way / np.linalg.norm(way)))
             bent: Array = root.T @ (gradient(point - step) - gradient(point + step)) / (2.0 * BESIDE)
-            size = float(np.linalg.norm(bent))
-            if not (np.isfinite(size) and size > 0.0):
+            size = float(way @ bent / np.linalg.norm(way))
+            if not (np.isfinite(size) and np.any(bent)):
+                size = 0.0
                 break
             way = bent
         unstable += bool(size * settled.step**2 > STABLE)

@@ -28,6 +28,7 @@ INNERS = ("auto", "normal", "hmc")
 MOST_INNER = 1 << 20  # moves between two looks for Ctrl-C
 LEAST = 0.05  # of a move's size
 _UNSTABLE = 0.01  # share of draws in parts too narrow for the step, from which on more is likely to be missed
+_LEAST_OF_NECKS = 5  # parameters; of fewer the step itself is near its limit, at draws of smooth densities too
 _WAY_OUT = "write effects with a learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows"
 CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
 
@@ -264,13 +265,13 @@ class SurrogateMetropolis(DecidedByRows):
 
     def _beyond(self, draws: Array) -> str:
         """What draws of shape (n, dim) may have missed without a sign of it, in words; empty if nothing is known."""
-        if self.inner != "hmc" or self.model.own_surrogate is None:
+        if self.inner != "hmc" or self.model.own_surrogate is None or self.dim < _LEAST_OF_NECKS:
             return ""
         model: Any = self.model
         share = unstable_share(model.slope_of_surrogate, self._trajectories, self._unconstrained(draws))
         if share < _UNSTABLE:
             return ""
-        return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories, so that chains "
+        return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories. Chains may "
                 f"stop short of parts narrower still, such as the neck of a funnel, without R-hat showing it: "
                 f"{_WAY_OUT}")
 

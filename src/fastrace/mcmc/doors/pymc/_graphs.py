@@ -27,7 +27,7 @@ from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
 PROBED = 40  # rows asked for when a model is checked
-_TOGETHER = 2_000_000  # numbers that derivatives along many directions at once may take in a node of a graph
+_TOGETHER, _MOST = 2_000_000, 64  # numbers that derivatives along many directions may take at once; directions at most
 
 
 def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
@@ -259,9 +259,22 @@ class RowGraphs:
 
     def _along(self, name: str, count: int, theta: NDArray[np.float64], *args: Any) -> list[Any]:
         """Outputs of a function of unit vectors in `count` dimensions: a line of the first for each, and the others."""
-        units, most = np.eye(count), max(1, _TOGETHER // max(count, len(theta)))
+        units, most = np.eye(count), 1 if self._by_jax else max(1, min(_MOST, _TOGETHER // max(count, len(theta))))
         parts = [self.call(name, theta, units[first : first + most], *args) for first in range(0, count, most)]
         return [np.concatenate([part[0] for part in parts]), *parts[0][1:]]
+
+    @property
+    def _by_jax(self) -> bool:
+        """Whether JAX compiles, which knows no shapes that depend on the number of directions."""
+        return type(get_mode(self.compile_kwargs.get("mode")).linker).__name__ == "JAXLinker"
+
+    def _each(self, output: Any, vector: Any, matrix: Any) -> Any:
+        """What a function of a vector gives for each line of a matrix, in one pass through its graph."""
+        if self._by_jax:
+            return graph_replace([output], {vector: matrix[0]}, strict=False)[0][None]
+        if vector not in set(ancestors([output])):
+            return pt.broadcast_to(output, (matrix.shape[0], output.shape[0]))
+        return vectorize_graph([output], {vector: matrix})[0]
 
     # Which rows there are, and models that have none.
 
@@ -374,7 +387,7 @@ class RowGraphs:
             return [theta, vector, index], [total, slope, _grad((slope * vector).sum(), theta)]
         if name == "rest_expansion":  # the Hessian times each of some vectors; the sum and its gradient
             slope, units = _grad(self._rest, theta), pt.dmatrix("units")
-            return [theta, units], [_each(_grad((slope * vector).sum(), theta), vector, units), self._rest, slope]
+            return [theta, units], [self._each(_grad((slope * vector).sum(), theta), vector, units), self._rest, slope]
         if name == "seen_expansion":  # the same of the terms in what the rows see
             psi, total = self._psi, _added(self._terms_seen).sum()
             slope = _grad(total, psi)
@@ -400,9 +413,9 @@ class RowGraphs:
             weight, units = pt.dvector("weight"), pt.dmatrix("units")
             slope = _grad((self._seen * weight).sum(), theta)
             if name == "jacobian":  # gradients of some weighted sums of it
-                return [theta, units], [_each(slope, weight, units)]
+                return [theta, units], [self._each(slope, weight, units)]
             bent = _grad((slope * vector).sum(), theta)  # the Hessian of a weighted sum times each of some vectors
-            return [theta, units, weight], [_each(bent, vector, units)]
+            return [theta, units, weight], [self._each(bent, vector, units)]
         if name == "curve":
             return [*self._leaves, *self._scalars, index], self._curve
         if name == "curvature":
@@ -474,13 +487,6 @@ def _added(terms: list[Any]) -> Any:
 
 def _grad(output: Any, by: Any) -> Any:
     return pytensor.gradient.grad(output, by, disconnected_inputs="ignore")
-
-
-def _each(output: Any, vector: Any, matrix: Any) -> Any:
-    """What a function of a vector gives for each line of a matrix, in one pass through its graph."""
-    if vector not in set(ancestors([output])):
-        return pt.broadcast_to(output, (matrix.shape[0], output.shape[0]))
-    return vectorize_graph([output], {vector: matrix})[0]
 
 
 def _left(terms: Any, new: list[Any], hats: list[Any], index: Any) -> Any:

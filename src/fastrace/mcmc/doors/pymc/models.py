@@ -307,8 +307,7 @@ class PyMCModel(Expansions):
         moved, why = None, "some of its variables are discrete, or are moved by other steps"
         if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
             try:
-                glm = self._recognised().glm
-                moved = None if glm.joint_prior is None else glm
+                moved = self._recognised().glm
             except ValueError as error:
                 why = str(error).removeprefix(_UNRECOGNISED)
         if self._glm is not None:
