@@ -97,6 +97,7 @@ def damage(held):
         (changed(lambda all, one: one["runs"][1].update(values=[None])), "damaged"),
         (changed(lambda all, one: one["runs"][1].update(values=[float("nan")])), "nan or infinite"),
         (changed(lambda all, one: one["runs"][1].update(values=[float("inf")])), "nan or infinite"),
+        (changed(lambda all, one: one["runs"][1].update(values=[-1.0])), "is negative"),
         (changed(lambda all, one: all.update(metadata=3)), "damaged"),
         (changed(lambda all, one: all["benchmarks"].append(one)), "twice"),
         (changed(lambda all, one: one.update(runs=one["runs"][:1])), "holds no timings"),
@@ -192,6 +193,7 @@ def test_bad_arguments_exit_with_2_and_one_line(tmp_path, capsys):
         (("--pyperf", tmp_path / "text.json", other), "no JSON file"),
         (("--pyperf", tmp_path / "one.json", tmp_path / "two.json"), "no benchmark in common"),
         (("--pyperf", other, file, "--arm", "x"), "does not go with --pyperf"),
+        (("--pyperf", tmp_path / "one.json", tmp_path / "two.json", "--delta", 1.5), "delta is 1.5; a probability"),
         ((tmp_path / "none.csv", *columns), "No such file"),
     ):
         status, out, err = say(capsys, *arguments)

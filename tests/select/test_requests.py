@@ -259,3 +259,23 @@ def test_an_arm_that_fell_silent_says_which_lines_of_the_journal_to_remove(tmp_p
     kept = [line for line in path.read_text().splitlines(keepends=True) if '"reward": null' not in line]
     path.write_text("".join(kept))
     assert go(lambda arm, pull: VALUES[pull, arm], race=rule(), journal=path, max_pulls=4000).n_missing < 200
+
+
+def test_a_rule_is_at_work_once_at_a_time():
+    """Each of two would wait for requests that the other has made."""
+    async def both():
+        rule = fr.LUCB(4, 1, 0.02)
+        return await asyncio.gather(fr.race_async(Grader(VALUES), race=rule), fr.race_async(Grader(VALUES), race=rule),
+                                    return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    agrees(first)
+    assert isinstance(second, RuntimeError) and "in use by another race_async" in str(second)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 1}, {"frobnicate": None}])
+def test_an_unknown_argument_beside_a_rule_is_called_so(options):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(options))}'"):
+        go(Grader(VALUES), **options)
+    with pytest.raises(TypeError, match="a function of arm and pull is needed"):
+        go(3)

@@ -15,6 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from fastrace._base import _checks
 from fastrace._base._tables import load, places
 from fastrace._base._words import counted
 from fastrace.results import ComparisonResult
@@ -81,6 +82,7 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
              if getattr(options, name) is not None]
     if unfit:
         raise ValueError(f"{unfit[0]} does not go with --pyperf: files are the arms, and timings the rewards")
+    delta = _checks.probability(options.delta, "delta")
     arms = _arm_names(options.files)
     suites = [timings(path) for path in options.files]
     shared = [name for name in suites[0] if all(name in suite for suite in suites)]
@@ -98,7 +100,7 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
     answers = {}
     for name in shared:
         made = Comparison(
-            arms, options.delta / len(shared), clusters=True, reference=arms[0], smaller_is_better=True,
+            arms, delta / len(shared), clusters=True, reference=arms[0], smaller_is_better=True,
             epsilon=options.epsilon, first_look=FIRST_PROCESSES if options.first_look is None else options.first_look,
         )
         for arm, suite in zip(arms, suites, strict=True):
@@ -163,8 +165,8 @@ def timings(path: Path) -> dict[str, _Timings]:
         if not read.processes and not read.grouped:
             raise ValueError(f"{path} holds no timings of {name!r}, only their summary; save them with "
                              f"pytest --benchmark-save-data or --benchmark-json")
-        if not all(math.isfinite(value) for process in read.processes for value in process):
-            raise ValueError(f"{path} is damaged: a timing of {name!r} is nan or infinite")
+        if not all(0.0 <= value < math.inf for process in read.processes for value in process):
+            raise ValueError(f"{path} is damaged: a timing of {name!r} is negative, nan or infinite")
         if name in found:
             raise ValueError(f"{path} is damaged: it holds {name!r} twice")
         if read.processes:

@@ -27,6 +27,8 @@ Evaluate = Callable[[int, int], Any]
 FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
+_KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
+_AT_WORK: set[int] = set()              # identities of races that requests are made for
 
 
 async def race_async(
@@ -128,15 +130,17 @@ async def race_async(
     >>> result.best, result.fraction_read < 0.5
     (1, True)
     """
+    unit = "pull" if isinstance(race, InFlight) and race._takes_budget else "row"
     if not callable(evaluate):
-        raise TypeError(f"evaluate is {_checks.shown(evaluate)}; a function of arm and row is needed")
-    _checks.takes(evaluate, "evaluate", "arm", "row")
+        raise TypeError(f"evaluate is {_checks.shown(evaluate)}; a function of arm and {unit} is needed")
+    _checks.takes(evaluate, "evaluate", "arm", unit)
     limit = _checks.integer(concurrency, "concurrency", 1, "it counts requests")
     again = _checks.integer(retries, "retries", 0, "it counts requests")
     with contextlib.ExitStack() as stack:
         if race is None:
             race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
         else:
+            _take(race, stack)
             sizes = {"n_arms": n_arms, "n_rows": n_rows, "delta": None if delta == 0.05 else delta}
             book = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
@@ -182,6 +186,9 @@ def _gone_on(
         instead = "make that rule" if race._takes_budget else "give n_arms, n_rows and the options of the race"
         raise ValueError(f"journal and race both came; a journal begins with its race, so that it holds every reward: "
                          f"{instead} anew")
+    unknown = [name for name in beside if name not in _KNOWN]
+    if unknown:
+        raise TypeError(f"race_async() got an unexpected keyword argument {unknown[0]!r}")
     if spelled:
         raise ValueError(f"{', '.join(spelled)} came beside race, which has its own; leave out what a race has")
     book = None
@@ -192,6 +199,14 @@ def _gone_on(
     if race._takes_budget:
         race._allow(limit)
     return book
+
+
+def _take(race: Any, stack: contextlib.ExitStack) -> None:
+    """Refuse a race that another race_async is at work on: each would wait for requests of the other for ever."""
+    if id(race) in _AT_WORK:
+        raise RuntimeError("race is in use by another race_async; await that one first, or make a race for each")
+    _AT_WORK.add(id(race))
+    stack.callback(_AT_WORK.discard, id(race))
 
 
 def _record(race: InFlight, book: Journal) -> None:
