@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 AHEAD = 2                   # requests beyond what is needed now, in multiples of those under way at once
 
 
@@ -50,9 +53,21 @@ class InFlight(ABC):
             self._flight = self._new_flight()
         return self._flight
 
+    @property
+    def _under_way(self) -> bool:
+        """Whether a reward is out, or has come before its turn."""
+        return self._flight is not None and not self._flight.idle
+
+    def _out(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Arms and numbers of the rewards that are out, a pair each."""
+        if self._flight is None:
+            return np.zeros(0, np.intp), np.zeros(0, np.int64)
+        out: tuple[NDArray[np.intp], NDArray[np.int64]] = self._flight.out()
+        return out
+
     def _not_in_flight(self, what: str) -> None:
         """Refuse a step that would read the rewards in flight a second time."""
-        if self._flight is not None and not self._flight.idle:
+        if self._under_way:
             raise ValueError(f"{what} would ask again for rewards that ask(pending=True) has handed out, or that have "
                              f"come; tell what `pending` lists with its arms and {self._flight.unit}s, and go on with "
                              f"ask(pending=True)")

@@ -140,7 +140,7 @@ async def race_async(
         if race is None:
             race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
         else:
-            _take(race, stack)
+            _claim(race, stack)
             sizes = {"n_arms": n_arms, "n_rows": n_rows, "delta": None if delta == 0.05 else delta}
             book = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
@@ -201,7 +201,7 @@ def _gone_on(
     return book
 
 
-def _take(race: Any, stack: contextlib.ExitStack) -> None:
+def _claim(race: Any, stack: contextlib.ExitStack) -> None:
     """Refuse a race that another race_async is at work on: each would wait for requests of the other for ever."""
     if id(race) in _AT_WORK:
         raise RuntimeError("race is in use by another race_async; await that one first, or make a race for each")

@@ -300,7 +300,7 @@ class FiniteRace(InFlight):
         return self._race
 
     def _paid(self) -> bool:
-        return self._race.n_looked > 0 or not (self._flight is None or self._flight.idle)
+        return self._race.n_looked > 0 or self._under_way
 
     @property
     def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -308,9 +308,7 @@ class FiniteRace(InFlight):
 
         After a pickled race has been restored, these are the requests to send again.
         """
-        if self._flight is None:
-            return np.zeros(0, np.intp), np.zeros(0, np.int64)
-        return self._flight.out()
+        return self._out()
 
     def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rows: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.

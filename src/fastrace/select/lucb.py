@@ -358,9 +358,10 @@ class LUCB(Selection):
     def _bounds(self) -> dict[str, Any]:
         core = self._core
         proved = core.stopped_by in ("bound", "epsilon")
-        error_bound = core.error_bound(math.log(self._delta))       # above delta at a stop by rounding alone
-        if proved and (self._first_look is not None or core.stopped_by == "bound" and self._epsilon > 0.0):
-            error_bound = self._delta   # evidence of events unseen has no size, or is that of a weaker answer
+        error_bound = core.error_bound(math.log(self._delta))
+        if proved:      # evidence may be of events unseen, or of a weaker answer; else above delta by rounding alone
+            unsure = self._first_look is not None or core.stopped_by == "bound" and self._epsilon > 0.0
+            error_bound = self._delta if unsure else min(self._delta, error_bound)
         known = core.answer()
         chosen = np.zeros(self._n_arms, dtype=bool)
         chosen[known["best"]] = True
@@ -368,7 +369,7 @@ class LUCB(Selection):
         pulled = core.total >= self._n_arms
         return {
             "rule": f"LUCB {self._bound}",
-            "error_bound": min(self._delta, error_bound) if proved else error_bound,
+            "error_bound": error_bound,
             "cutoff": 0.5 * (ends[0] + ends[1]) if pulled and self._n_best < self._n_arms else math.nan,
             "trace": core.history(),
             "trace_of": "error bound" if self._pairs else "shortfall",

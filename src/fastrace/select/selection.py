@@ -242,7 +242,7 @@ class Selection(InFlight):
         self._fly().allow(_checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled()))
 
     def _paid(self) -> bool:
-        return self._core.total > 0 or not (self._flight is None or self._flight.idle)
+        return self._core.total > 0 or self._under_way
 
     @property
     def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -250,10 +250,7 @@ class Selection(InFlight):
 
         After a pickled rule has been restored, these are the requests to send again.
         """
-        if self._flight is None:
-            return np.zeros(0, np.intp), np.zeros(0, np.int64)
-        out: tuple[NDArray[np.intp], NDArray[np.int64]] = self._flight.out()
-        return out
+        return self._out()
 
     def tell(self, rewards: Any, arms: ArrayLike | None = None, pulls: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
