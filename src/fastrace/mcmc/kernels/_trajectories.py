@@ -93,16 +93,18 @@ def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, dr
     Chains that reach such points stop short of narrower ones. The largest curvature, in the coordinates of trajectories
     that move all parameters as they are, is found from below by power iteration on differences of gradients.
     """
-    root: Array = np.diag(settled.root) if settled.root.ndim == 1 else settled.root
+    root, diagonal = settled.root, settled.root.ndim == 1
     points = draws[:: max(1, len(draws) // TRIED)]
     way: Array = np.asarray(np.random.default_rng(0).normal(size=draws.shape[1]))
     unstable = 0
     for point in points:
         size = 0.0
         for _ in range(TURNS):
-            step = BESIDE * (root @ (way / np.linalg.norm(way)))
-            bent: Array = root.T @ (gradient(point - step) - gradient(point + step)) / (2.0 * BESIDE)
-            size = float(way @ bent / np.linalg.norm(way))
+            way = way / np.linalg.norm(way)
+            step = BESIDE * (root * way if diagonal else root @ way)
+            change = (gradient(point - step) - gradient(point + step)) / (2.0 * BESIDE)
+            bent: Array = root * change if diagonal else root.T @ change
+            size = float(way @ bent)
             if not (np.isfinite(size) and np.any(bent)):
                 size = 0.0
                 break

@@ -37,10 +37,12 @@ _ARRIVING = 50  # of these, left out
 class _Surrogate:
     """Log prior plus expansion at theta, less the normal density that compiled code adds; with its gradient.
 
-    `center` and `curvature` are those of that density, of which the sum does not depend.
+    `center` and `curvature` are those of that density, of which the sum does not depend; `whole` needs none.
     """
 
-    def __init__(self, owner: Any, hat: Array, slope: Array, bend: Array, center: Array, curvature: Array) -> None:
+    def __init__(
+        self, owner: Any, hat: Array, slope: Array, bend: Array, center: Array | None, curvature: Array | None
+    ) -> None:
         self.owner, self.hat, self.slope, self.bend = owner, hat, slope, bend
         self.center, self.curvature = center, curvature
 
@@ -50,6 +52,7 @@ class _Surrogate:
         value, gradient = self.whole(theta, 1.0)
         if not math.isfinite(value):
             return -math.inf, np.zeros(len(theta))
+        assert self.center is not None and self.curvature is not None
         pull = self.curvature @ (theta - self.center)
         return value + 0.5 * float(pull @ (theta - self.center)), gradient + pull
 
@@ -217,18 +220,18 @@ class MappedModel(Model):
         curvature = (vectors * np.maximum(values, 0.0)) @ vectors.T
         self.expansion = psi, np.asarray(slope), curvature, curvature + bend
 
-    def _surrogate(self, center: Array, curvature: Array) -> _Surrogate:
+    def _surrogate(self, center: Array | None = None, curvature: Array | None = None) -> _Surrogate:
         assert self.expansion is not None
         return _Surrogate(self.owner, *self.expansion[:3], center, curvature)
 
     def slope_of_surrogate(self, theta: Array) -> Array:
         """Gradient of log prior plus expansion."""
-        return self._surrogate(theta, np.zeros((self.dim, self.dim))).whole(theta, 1.0)[1]
+        return self._surrogate().whole(theta, 1.0)[1]
 
     def _first(self, start: Array) -> tuple[Array, Array]:
         """Parameters at which the rows see what they were expanded at, about, and a precision there."""
         assert self.expansion is not None
-        surrogate = self._surrogate(start, np.zeros((self.dim, self.dim)))
+        surrogate = self._surrogate()
 
         def away(theta: Array) -> tuple[float, Array]:
             value, gradient = surrogate.whole(theta, 0.0)

@@ -268,13 +268,12 @@ class PyMCModel(Expansions):
     def _find_compiled(self, at: NDArray[np.float64]) -> None:
         """Compiled terms, if they are those of a generalised linear model; whether the rest is a normal prior."""
         from fastrace.mcmc.doors.pymc import _recognised
-        from fastrace.mcmc.doors.pymc._recognised import normal_prior, posterior_elsewhere
 
         if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
             self._glm = _recognised.compiled_terms(self._graphs, at)
             self._seen_glm = None if self._glm is not None else _recognised.compiled_seen(self._graphs, at)
-        if self._glm is not None and not posterior_elsewhere(self.pymc_model, self._observed):
-            self._normal = normal_prior(self.rest, self._rest_expanded(at), at)
+        if self._glm is not None and not _recognised.posterior_elsewhere(self.pymc_model, self._observed):
+            self._normal = _recognised.normal_prior(self.rest, self._rest_expanded(at), at)
 
     def _variables(self, given: Any, name: str) -> list[Any]:
         """Variables, some of them by name."""
