@@ -555,8 +555,8 @@ def _empirical_bayes(
                 raise NoModeError("Newton's method found no point to expand at: centre and scale columns, give proper "
                                   "priors, or give psi_hat")
         psi, parts = psi + size * step, new
-    raise NoModeError(f"no point to expand at was found in {_STEPS} Newton steps: the outcomes may be separated under "
-                      f"a flat prior; give proper priors, or psi_hat")
+    raise NoModeError(f"no point to expand at was found in {_STEPS} Newton steps: the outcomes may be separated, or "
+                      f"columns collinear or all 0, under a flat prior; give proper priors, or psi_hat")
 
 
 def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:

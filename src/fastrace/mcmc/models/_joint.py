@@ -251,8 +251,11 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
             continue
         predictor = j // (layout.width or len(everything))
         weak = layout.weak(j)
-        if layout.constant(j) and layout.means[j] and not layout.given and predictor not in parts:
-            weak, parts[predictor] = layout.weak_intercept(j)
+        if layout.constant(j) and layout.means[j] and not layout.given:
+            if predictor in parts:  # only one of several stands for the level of the outcome
+                weak = Normal(0.0, weak.sd)
+            else:
+                weak, parts[predictor] = layout.weak_intercept(j)
         found |= builder.assign(weak, [j], layout.columns[j])
     builder.coefficients = [found[j] for j in everything]
     some = [part for part in parts.values() if part is not None]

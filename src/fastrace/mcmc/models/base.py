@@ -377,7 +377,7 @@ class Model:
             raise ValueError("priors came as objects, and prior_mean, prior_sd or log_prior too: say all in one way; "
                              "a log density of your own is a LogDensity")
         if not asked and not (flat and weak):
-            return
+            return None
         prior, own = without_densities(prior)
         layout = self._layout()
         names = list(self.names or layout.columns)
@@ -389,12 +389,13 @@ class Model:
             normal = np.array([kind == "normal" for kind in kinds])
             self.prior_mean = np.where(normal, [c[1] for c in joint.given[0]], 0.0)
             self.prior_precision = np.where(normal, [c[2] ** -2.0 for c in joint.given[0]], 0.0)
-            return
+            return layout
         self.joint_prior = joint
         if not joint.n_hyper:
             self.log_prior = DensityOf(joint)
         self.dim = n_seen + joint.n_hyper
         self.names = _checks.arm_names([*names, *hyper], self.dim, "parameter")
+        return layout
 
     # What a subclass with derivatives tells `reference`.
 

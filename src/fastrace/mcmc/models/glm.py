@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_ove
 from fastrace._models.grouping import as_groups
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc._variables import Variable
+from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of
@@ -136,7 +138,8 @@ class GLM(GLMRows):
     """
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
-    _computed = (*GLMRows._computed, "_terms")
+    _doubts: tuple[str, ...] = ()  # about grouping factors, in words
+    _computed = (*GLMRows._computed, "_terms", "_doubts")
 
     def __init__(
         self,
@@ -181,8 +184,12 @@ class GLM(GLMRows):
         dim = self._glm.theta.shape[1]
         columns = self._all_names(names)
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
-        self._take_priors(prior, group_prior, scale_prior, weak=bool(self.factors) or self.learns_scale)
+        layout = self._take_priors(prior, group_prior, scale_prior, weak=bool(self.factors) or self.learns_scale)
         self._require_priors()
+        if layout is not None and self.n_hyper:
+            self._doubts = doubts(self._glm, layout.factors)
+            for words in self._doubts:
+                warnings.warn(words, stacklevel=2)
 
     @classmethod
     def from_formula(
@@ -307,6 +314,11 @@ class GLM(GLMRows):
     def _layout(self) -> Layout:
         """What priors are put on."""
         return layout_of(self._glm, list(self.names or ())[: self.n_columns], self.learns_scale)
+
+    @property
+    def _remedy(self) -> str:
+        """What to do where chains go wrong, if grouping factors are doubtful."""
+        return "; ".join(self._doubts)
 
     def _require_priors(self) -> None:
         """Refuse flat priors under which the posterior is improper whatever the data."""
