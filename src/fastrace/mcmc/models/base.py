@@ -363,8 +363,13 @@ class Model:
 
     def _take_priors(
         self, prior: Any, group_prior: Any = None, scale_prior: Scale | None = None, weak: bool = False
-    ) -> None:
+    ) -> Layout | None:
         """Make the joint prior where priors are given as objects, or by default if `weak` is set and there is no other.
+
+        Returns
+        -------
+        Layout or None
+            What these priors are put on; None if none were made.
 
         Raises
         ------
