@@ -261,6 +261,23 @@ def test_an_arm_that_fell_silent_says_which_lines_of_the_journal_to_remove(tmp_p
     assert go(lambda arm, pull: VALUES[pull, arm], race=rule(), journal=path, max_pulls=4000).n_missing < 200
 
 
+@pytest.mark.parametrize("silent", [[2], [0, 1, 2, 3]])
+def test_silent_arms_take_a_bounded_number_of_requests(silent):
+    """What was paid for stays."""
+    asked = [0]
+
+    async def evaluate(arm, pull):
+        asked[0] += 1
+        return None if arm in silent else VALUES[pull, arm]
+
+    what = "arm 2 gave no reward" if len(silent) == 1 else "no arm gave a reward in the first"
+    with pytest.warns(RuntimeWarning, match=what), pytest.raises(ValueError, match="gave (no|a) reward") as caught:
+        go(evaluate, race=fr.LUCB(4, 1, missing="drop"), concurrency=64)
+    race = caught.value.race
+    assert 5000 <= asked[0] <= 5000 * 17 // 16 + 4 * 64 and race.n_pulls + race.pending[0].size >= 4900
+    assert (race.result().pulls[[arm for arm in range(4) if arm not in silent]] >= 1).all()
+
+
 def test_a_rule_is_at_work_once_at_a_time():
     """Each of two would wait for requests that the other has made."""
     async def both():

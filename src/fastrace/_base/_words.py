@@ -40,6 +40,11 @@ SILENT_PULLS = (
     "look at what these calls return, leave it out, or take missing='worst'"
 )
 
+NOTHING_HEARD = (
+    "no arm gave a reward in the first {} pulls: missing is 'drop', so that nothing is known yet; look at what these "
+    "calls return, or take missing='worst'"
+)
+
 
 def arms_in_words(arms: list[int], names: Sequence[str] | None = None) -> str:
     """The arms, by number or name; ten of them at most."""

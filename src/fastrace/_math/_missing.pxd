@@ -6,8 +6,9 @@ pull n, the next c n pulls are all silent with probability E (1 - p)^(c n) <= (1
 c = 10,000 for h = 1, c = 100 for h = 2, and c = 100 / h from then on. The sum over all h says that it ever refuses
 wrongly an arm that has given a reward with probability below 1/4000, and below 1/36,000 after its third one.
 
-Before the first reward, no finite wait can tell a rare reward from none. The rule waits for 100,000 pulls, which are
-all silent with probability at most exp(-100,000 p): below 1/20,000 where p is at least 1/10,000.
+Before the first reward, no finite wait can tell a rare reward from none, and pulls may be dear. The rule waits for
+5,000, which are all silent with probability at most exp(-5,000 p): below 1/20,000 where p is at least 1/500. A function
+whose rewards are rarer can look for one itself.
 
 A warning may be wrong, so it comes at 100 silent pulls already, and again at ten and a hundred times as many.
 """
@@ -15,7 +16,7 @@ A warning may be wrong, so it comes at 100 silent pulls already, and again at te
 from libc.stdint cimport int64_t
 
 cdef enum:
-    NEVER_HEARD = 100_000       # silent pulls that are enough before the first reward
+    NEVER_HEARD = 5_000         # silent pulls that are enough before the first reward
     WORTH_A_WARNING = 100       # and those that look like a mistake
     SILENCE = 1000              # and after it, if the silence times the rewards is at least the pulls before it, times
     WAITS_AFTER_ONE = 10_000    # after one reward,

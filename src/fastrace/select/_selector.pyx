@@ -13,7 +13,7 @@ from fastrace._draws._alias cimport alias_build, alias_pick, alias_t
 from fastrace._draws._heaps cimport heap_exchange, heap_order, heap_sift, precedes
 from fastrace._draws._uniforms cimport UNIFORMS, uniforms_fill, uniforms_left, uniforms_resume
 from fastrace._math._bounds cimport stream_slack
-from fastrace._math._missing cimport WORTH_A_WARNING, silent_for_good, worth_a_warning
+from fastrace._math._missing cimport NEVER_HEARD, WORTH_A_WARNING, silent_for_good, worth_a_warning
 from fastrace.pulls cimport PullSource
 
 import operator
@@ -23,7 +23,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._words import SILENT_PULLS, arms_in_words
+from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words
 from fastrace.pulls import _flat, _whole_numbers
 
 cnp.import_array()
@@ -315,6 +315,7 @@ cdef class Selector:
         cdef Py_ssize_t k, arm
         cdef int64_t t
         cdef double slack
+        cdef const double *first = rewards
         for k in range(n):
             arm = self.asked[self.served + k]
             slack = stream_slack(self.low[arm], self.high[arm])
@@ -324,10 +325,38 @@ cdef class Selector:
                 if not _usable(rewards[t], self.low[arm] - slack, self.high[arm] + slack, self.missing):
                     with gil:
                         self._refuse(arm, rewards[t], self.pulls[arm] + t)
-            if self.missing == DROPPED:
-                self._listen(arm, rewards, counts[k])
+            rewards += counts[k]
+        if self.missing == DROPPED:
+            self._listen_to_all(first, counts, n)
+        return 0
+
+    cdef int _listen_to_all(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil:
+        """Refuse arms that fell silent, or all of them together if none has ever given a reward."""
+        cdef Py_ssize_t k = 0, i = 0
+        cdef int64_t t = 0, count = 0
+        cdef bint heard = False
+        for k in range(n):
+            count += counts[k]
+        while not heard and t < count:
+            heard = rewards[t] == rewards[t]
+            t += 1
+        while not heard and i < self.n_arms:
+            heard = self.pulls[i] > 0
+            i += 1
+        if not heard:
+            with gil:
+                self._hear_nothing(self.total + count, worth_a_warning(self.total, self.total + count))
+            return 0
+        for k in range(n):
+            self._listen(self.asked[self.served + k], rewards, counts[k])
             rewards += counts[k]
         return 0
+
+    def _hear_nothing(self, made, marked):
+        if made >= NEVER_HEARD:
+            raise ValueError(f"{NOTHING_HEARD.format(made)}. Nothing of this batch was used")
+        if marked:
+            warnings.warn(NOTHING_HEARD.format(made), RuntimeWarning, stacklevel=2)
 
     cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
         """Refuse an arm that gives no rewards any more, with those at hand: it would be asked for ever."""
@@ -338,19 +367,19 @@ cdef class Selector:
                 silent = 0
             else:
                 silent += 1
-        if heard == 0 and worth_a_warning(silent - count, silent) and self.total > self.missed[arm]:
+        if heard == 0 and worth_a_warning(silent - count, silent):
             with gil:
                 self._warn_of_silence(arm, silent)
         if silent_for_good(silent, heard, asked):
             with gil:
                 raise _checks.arm_error(self, arm, f"the last {silent} pulls of arm {arm} gave no reward: missing is "
-                                                   f"'drop', and no more becomes known of it; leave it out, or take "
-                                                   f"missing='worst'. Nothing of this batch was used")
+                                                   f"'drop', and no more becomes known of it; leave it out, take "
+                                                   f"missing='worst', or, if its rewards are rare, ask for each until "
+                                                   f"one comes. Nothing of this batch was used")
         return 0
 
     def _warn_of_silence(self, arm, silent):
-        if self._pulls.any():
-            warnings.warn(SILENT_PULLS.format(arms_in_words([arm]), silent), RuntimeWarning, stacklevel=2)
+        warnings.warn(SILENT_PULLS.format(arms_in_words([arm]), silent), RuntimeWarning, stacklevel=2)
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:
@@ -536,6 +565,12 @@ cdef class Selector:
     def unpulled(self):
         """Whether some arm has had no pull."""
         return bool((self._alone(self._made) == 0).any())
+
+    def n_unheard(self):
+        """Pulls made, if no reward came of them and they are so many that this is worth a warning; else 0."""
+        if self.missing != DROPPED or self._pulls.any() or self.total < WORTH_A_WARNING:
+            return 0
+        return self.total
 
     def silent_arms(self):
         """Arms whose rewards were all missing, dropped, and so many that this is worth a warning."""

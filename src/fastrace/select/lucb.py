@@ -14,7 +14,7 @@ import fastrace.select._paired as _paired
 import fastrace.select._pairs as _pairs
 import fastrace.select._unbounded as _unbounded
 from fastrace._base import _checks
-from fastrace._base._words import SILENT_PULLS, arms_in_words, counted
+from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words, counted
 from fastrace.select._lucb import BOUNDS
 from fastrace.select.selection import Selection, missed, scales
 
@@ -386,6 +386,8 @@ class LUCB(Selection):
         lost = known["n_missing"] if (known := self._core.answer()).get("n_missing") else 0
         silent = self._core.silent_arms()
         said = [missed(self._missing, lost)] if lost else []
+        if unheard := self._core.n_unheard():
+            said.append(NOTHING_HEARD.format(unheard))
         if silent:
             said.append(SILENT_PULLS.format(arms_in_words(silent, self._names), int(known["pulls"][silent].sum())))
         return (*said, *self._law_doubts())

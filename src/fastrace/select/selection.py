@@ -51,8 +51,9 @@ missing : {"raise", "drop", "worst"}, default "raise"
     the answer is about the means of the rewards that came, :math:`E(x_i | x_i \text{ came})`. Where an arm fails to
     answer what it is bad at, that is more than its mean over all draws; take ``"worst"`` then. Each arm has missing
     rewards of its own, so means are those of other draws; races over tables and `BettingRace` drop a row or round for
-    all arms. An arm that is silent for its first 100 pulls, where others are not, is named in a warning, and one that
-    is silent for at least 1,000, and far longer than before, or for its first 100,000, in an error.""",
+    all arms. An arm that is silent for its first 100 pulls is named in a warning, and one that is silent for at least
+    1,000, and far longer than before, or for its first 5,000, in an error; so is all arms' silence in the first 100 and
+    5,000 pulls together. The error leaves the rule with all rewards told before.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",

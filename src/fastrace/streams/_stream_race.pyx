@@ -149,7 +149,8 @@ cdef class StreamRace(Rounds):
             if last[i * stride] != last[i * stride]:
                 raise arm_error(self, i, f"a reward was missing in each of the last {self.silent} rounds, that of arm "
                                          f"{i} in the last one: missing is 'drop', and no more becomes known; leave "
-                                         f"it out, or take missing='worst'")
+                                         f"it out, take missing='worst', or, if whole rounds are rare, ask for each "
+                                         f"until one comes")
         return 0
 
     def _warn_of_silence(self, arms):

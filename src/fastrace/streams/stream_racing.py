@@ -527,7 +527,7 @@ class BettingRace(StreamRace):
         what it is bad at. To know these rounds, the race asks for the rewards of all arms until it is over, and `tell`
         wants them all; rounds that are dropped count as `pulls` and cost. An arm is named in a warning after 100
         silent rounds at the start, and in an error after at least 1,000 silent rounds that are far more than the waits
-        before them, or 100,000 at the start: `tell` then leaves the race as it was, `run` keeps the rounds that were
+        before them, or 5,000 at the start: `tell` then leaves the race as it was, `run` keeps the rounds that were
         used. Rows of a table in random order are dropped by
         `FiniteRace`.
 
