@@ -203,6 +203,15 @@ def test_bad_arguments(change, words):
         mcmc.GLM(**given)
 
 
+@pytest.mark.parametrize("groups", [
+    "clinic", {"g": "clinic"}, {"g": ("1", "age")}, [("clinic", [1])], {"g": ([0, 1, 0, 1, 1], [1])}, np.zeros((5, 2)),
+    {"g": [np.zeros(5), np.zeros(1)]}, {"g": {"codes": [0, 1, 0, 1, 1], "slopes": [1]}}, {"codes": [0, 1, 0, 1, 1], "slopes": [1]}, "1 + x | g",
+])
+def test_what_is_no_factor_is_told_how_slopes_vary(groups):
+    with pytest.raises(ValueError, match=r"where slopes vary too, give mcmc.Groups\(codes, slopes=\['age'\]\)"):
+        mcmc.GLM(np.ones((5, 2)), [0, 1, 0, 1, 1], groups=groups)
+
+
 @pytest.mark.parametrize("change, words", [
     ({"slopes": ["age"]}, "name column 'age'; X has columns without names"),
     ({"slopes": [2]}, "name column 2; X has columns 0 to 1"),

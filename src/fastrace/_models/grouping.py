@@ -13,6 +13,8 @@ from fastrace._base import _checks, _frames
 
 __all__ = ["Factor", "Groups", "as_groups"]
 
+_SLOPES = "; where slopes vary too, give mcmc.Groups(codes, slopes=['age']) in place of the codes"
+
 
 class Factor(NamedTuple):
     """A grouping factor as a likelihood lays it out: the effects of group g are parameters
@@ -182,7 +184,8 @@ class Groups:
         """How a likelihood of so many rows holds the resolved factor, its effects from parameter `start` on."""
         name = self.name or ("group" if number == 0 else f"group{number}")
         if len(self.codes) != n_rows:
-            raise ValueError(f"groups {name!r} have {len(self.codes)} rows; {n_rows}, as many as X, are needed")
+            raise ValueError(f"groups {name!r} have {len(self.codes)} rows; {n_rows}, as many as X, are needed"
+                             f"{_SLOPES}")
         terms = ("1",) * self.intercept + self.slope_names
         columns = tuple(c for c in self.columns if not isinstance(c, str))
         return Factor(name, self.codes, tuple(map(_level_name, self.levels)), start, terms, self.intercept, columns,
@@ -197,7 +200,7 @@ def as_groups(groups: Any) -> tuple[Groups, ...]:
         return tuple(_named(value, str(name)) for name, value in groups.items())
     if isinstance(groups, (list, tuple)) and groups and all(isinstance(g, Groups) for g in groups):
         return tuple(groups)
-    if isinstance(groups, list) and groups and all(np.ndim(g) > 0 or isinstance(g, (Groups, tuple)) for g in groups):
+    if isinstance(groups, list) and groups and all(isinstance(g, (Groups, tuple)) or np.ndim(g) > 0 for g in groups):
         return tuple(g if isinstance(g, Groups) else Groups(g) for g in groups)
     return (groups if isinstance(groups, Groups) else Groups(groups, name=_series_name(groups)),)
 
@@ -224,7 +227,7 @@ def _level_name(level: Hashable) -> str:
 def _column(column: str | int, names: Sequence[str] | None, n_columns: int, factor: str) -> int:
     if isinstance(column, str):
         if names is None or column not in names:
-            known = "X has columns without names" if names is None else f"X has columns {', '.join(map(repr, names))}"
+            known = "X has columns without names: give its number" if names is None else f"X has columns {', '.join(map(repr, names))}"
             raise ValueError(f"slopes of groups {factor!r} name column {column!r}; {known}")
         return list(names).index(column)
     if not 0 <= column < n_columns:
@@ -242,9 +245,19 @@ def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]
         _require_groups(held, called)
         _refuse_missing(held < 0, codes, called)
         return held, tuple(categories.tolist())
-    values = codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes))
+    if isinstance(codes, Mapping):
+        raise ValueError(f"{called} are a dict of {', '.join(map(repr, codes))}; one group for each row is needed"
+                         f"{_SLOPES}")
+    try:
+        values = codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes, called))
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError(f"{called} hold arrays of several lengths; one group for each row is needed"
+                         f"{_SLOPES}") from error
     if values.ndim != 1:
-        raise ValueError(f"{called} have shape {values.shape}; one group for each row, shape (n_rows,), is needed")
+        raise ValueError(f"{called} have shape {values.shape}; one group for each row, shape (n_rows,), is needed"
+                         f"{_SLOPES}")
     _require_groups(values, called)
     if values.dtype.kind == "O":
         return _of_objects(values.tolist(), called)
@@ -258,13 +271,13 @@ def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]
     return numbers.ravel().astype(np.int32), tuple(levels.tolist())
 
 
-def _plain(codes: Any) -> Any:
+def _plain(codes: Any, called: str) -> Any:
     """Values of a series or a list; an array of objects where the values are of several kinds."""
     if hasattr(codes, "to_numpy"):
         return codes.to_numpy()
     if isinstance(codes, (str, bytes)) or not hasattr(codes, "__len__"):
         column = f", such as the column frame[{codes!r}]" if isinstance(codes, str) else ""
-        raise ValueError(f"groups is {_checks.shown(codes)}; one group for each row is needed{column}")
+        raise ValueError(f"{called} is {_checks.shown(codes)}; one group for each row is needed{column}{_SLOPES}")
     kinds = {type(code) for code in codes}
     numbers = all(issubclass(kind, (int, float, np.number)) for kind in kinds)
     if numbers or (len(kinds) == 1 and not kinds & {tuple, list}):
@@ -334,8 +347,8 @@ def _crossed(
     if not parts:
         raise ValueError(f"{called} are an empty tuple; arrays of groups, one inside the other, are needed")
     if len({len(codes) for codes, _ in parts}) != 1:
-        raise ValueError(f"the arrays of {called} have {', '.join(str(len(codes)) for codes, _ in parts)} entries; all "
-                         f"must have one for each row")
+        raise ValueError(f"the arrays of {called} have {', '.join(str(len(codes)) for codes, _ in parts)} entries; a "
+                         f"tuple is a factor within another, and all must have one for each row{_SLOPES}")
     joint = parts[0][0].astype(np.int64)
     for codes, levels in parts[1:]:
         joint = np.unique(joint, return_inverse=True)[1].ravel() * len(levels) + codes
