@@ -204,8 +204,9 @@ def test_bad_arguments(change, words):
 
 
 @pytest.mark.parametrize("groups", [
-    "clinic", {"g": "clinic"}, {"g": ("1", "age")}, [("clinic", [1])], {"g": ([0, 1, 0, 1, 1], [1])}, np.zeros((5, 2)),
-    {"g": [np.zeros(5), np.zeros(1)]}, {"g": {"codes": [0, 1, 0, 1, 1], "slopes": [1]}}, {"codes": [0, 1, 0, 1, 1], "slopes": [1]}, "1 + x | g",
+    "clinic", {"g": "clinic"}, {"g": ("1", "age")}, [("clinic", [1])], {"g": ([0, 1, 0, 1, 1], [1])}, "1 + x | g",
+    np.zeros((5, 2)), {"g": [np.zeros(5), np.zeros(1)]}, {"g": {"codes": [0, 1, 0, 1, 1], "slopes": [1]}},
+    {"codes": [0, 1, 0, 1, 1], "slopes": [1]},
 ])
 def test_what_is_no_factor_is_told_how_slopes_vary(groups):
     with pytest.raises(ValueError, match=r"where slopes vary too, give mcmc.Groups\(codes, slopes=\['age'\]\)"):

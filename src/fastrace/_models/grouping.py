@@ -227,7 +227,8 @@ def _level_name(level: Hashable) -> str:
 def _column(column: str | int, names: Sequence[str] | None, n_columns: int, factor: str) -> int:
     if isinstance(column, str):
         if names is None or column not in names:
-            known = "X has columns without names: give its number" if names is None else f"X has columns {', '.join(map(repr, names))}"
+            known = ("X has columns without names: give its number" if names is None
+                     else f"X has columns {', '.join(map(repr, names))}")
             raise ValueError(f"slopes of groups {factor!r} name column {column!r}; {known}")
         return list(names).index(column)
     if not 0 <= column < n_columns:
