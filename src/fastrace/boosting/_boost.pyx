@@ -27,15 +27,8 @@ ctypedef fused real_t:
     float
     double
 
-cdef extern from * nogil:
-    """
-    #if defined(__GNUC__)
-    #define fr_fetch(p) __builtin_prefetch(p)
-    #else
-    #define fr_fetch(p) ((void)(p))
-    #endif
-    """
-    void fr_fetch(const void *p)
+cdef extern from "_clones.h" nogil:
+    void PREFETCH(const void *p)
 
 
 def bin_rows(const real_t[:, :] x, const double[::1] edges, const int64_t[::1] first, const uint8_t[::1] categorical,
@@ -398,7 +391,7 @@ cdef class StumpStream:
                             _refuse_row(codes, row, self._highest, sign)
                     code = &codes[row, 0]
                     if random and i + AHEAD < n and 0 <= chosen[i + AHEAD] < n_rows:
-                        fr_fetch(&codes[chosen[i + AHEAD], 0])
+                        PREFETCH(&codes[chosen[i + AHEAD], 0])
                     i += 1
                     total = _score(self.table, self.offset, self.used, self.n_used, code)
                     if scored:

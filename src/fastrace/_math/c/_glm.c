@@ -381,9 +381,11 @@ void fr_glm_extra(const fr_glm *m, const double *y, ptrdiff_t n, double *out)
 FR_INLINE void NAME(dot)(const ELEMENT *const *row, ptrdiff_t p, const double *const *theta, double (*total)[ROWS],
                          const int count)
 {
-    lanes s[2][ROWS];
+    lanes s[2][ROWS], zero;
     ptrdiff_t k = 0;
-    memset(s, 0, sizeof s);
+    memset(&zero, 0, sizeof zero);      /* of `s` as a whole gcc makes a `rep stos`, a sixth of the time of 20 columns */
+    for (int a = 0; a < count; a++)
+        for (int r = 0; r < ROWS; r++) s[a][r] = zero;
     for (; k + LANES <= p; k += LANES)
         for (int r = 0; r < ROWS; r++) {
             lanes x = NAME(load)(row[r] + k);
