@@ -10,7 +10,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._alias cimport alias_build, alias_draw, alias_t
+from fastrace._draws._alias cimport alias_build, alias_draws, alias_t
 from fastrace._math._betting cimport bets_init
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
@@ -180,8 +180,7 @@ cdef class WeightedRace:
         cdef Py_ssize_t i
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
-        for i in range(count):
-            self.rows[i] = alias_draw(urn.table, urn.n, bits)
+        alias_draws(urn.table, urn.weight, urn.n, bits, count, self.before, self.rows)
         source.fill(self.rows, count, arms, 2, out)
         for i in range(count):
             bound = urn.weight[self.rows[i]] * size

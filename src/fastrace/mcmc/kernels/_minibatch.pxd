@@ -42,6 +42,7 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef double *size               # of the move, by block
     cdef double *upto               # sums of the rates of blocks 0 to g
     cdef double *bound              # of each row drawn
+    cdef Py_ssize_t *drawn          # the block of each row drawn
     cdef double reach               # radius of the weights
     # smaller balls with smaller weights, the smallest first, then `blocks` itself; and which of them holds each block
     cdef int n_balls

@@ -8,7 +8,8 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_check_idle
-from fastrace._draws._alias cimport alias_build, alias_draw, alias_t
+from fastrace._draws._alias cimport alias_build, alias_draws, alias_t, PREFETCH
+from fastrace._draws._rng cimport bounded32
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._poisson cimport poisson_factor
 from fastrace._models._arrow cimport ArrowFactor
@@ -74,7 +75,6 @@ cdef class MinibatchChain(Chain):
         """Draw that many rows and read the rewards of both arms on them."""
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef Py_ssize_t i
         cdef const urn_t *urn = &self.urns.urn[self.within]
         arms[0], arms[1] = 0, 1
         self.step.n_read = count
@@ -82,8 +82,7 @@ cdef class MinibatchChain(Chain):
         if count == 0:
             return 0
         self.reserve(count)
-        for i in range(count):
-            self.rows[i] = alias_draw(urn.table, urn.n, &self.stream.bits)
+        alias_draws(urn.table, urn.weight, urn.n, &self.stream.bits, count, self.before, self.rows)
         out[0], out[1] = self.before, self.after
         return self.source.fill(self.rows, count, arms, 2, out)
 
@@ -261,8 +260,7 @@ cdef class FireflyChain(MinibatchChain):
         cdef int64_t row
         cdef bint anew
         self.reserve(count + self.n_bright)
-        for i in range(count):
-            self.rows[i] = alias_draw(urn.table, urn.n, &self.stream.bits)
+        alias_draws(urn.table, urn.weight, urn.n, &self.stream.bits, count, self.before, self.rows)
         qsort(self.rows, count, sizeof(int64_t), by_row)
         i = 0
         while i < count or b < self.n_bright:
@@ -403,6 +401,7 @@ cdef class BlockPoissonChain(MinibatchChain):
 
     def __dealloc__(self):
         free(self.bound)
+        free(self.drawn)
 
     def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner):
         """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold.
@@ -451,6 +450,7 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef int reserve(self, Py_ssize_t count) except -1 nogil:
         if count > self.room:
             grow(<void **>&self.bound, count, sizeof(double))
+            grow(<void **>&self.drawn, count, sizeof(Py_ssize_t))
         return MinibatchChain.reserve(self, count)
 
     cdef double measure(self) noexcept nogil:
@@ -496,7 +496,8 @@ cdef class BlockPoissonChain(MinibatchChain):
         cdef const int64_t *starts = <const int64_t *>cnp.PyArray_DATA(self.blocks.starts)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef Py_ssize_t i, low, high, middle, ball, parts = self.blocks.n_parts
+        cdef const alias_t *table
+        cdef Py_ssize_t i, low, high, middle, parts = self.blocks.n_parts
         cdef int64_t place
         cdef double level
         arms[0], arms[1] = 0, 1
@@ -504,7 +505,7 @@ cdef class BlockPoissonChain(MinibatchChain):
         if count == 0:
             return 0
         self.reserve(count)
-        for i in range(count):
+        for i in range(count):              # as in `alias_draws`: what lies far apart is asked for ahead
             level = rate * self.stream.bits.next_double(self.stream.bits.state)
             low, high = 0, self.blocks.n_blocks - 1
             while low < high:               # the first block whose rates reach beyond the level
@@ -513,12 +514,23 @@ cdef class BlockPoissonChain(MinibatchChain):
                     high = middle
                 else:
                     low = middle + 1
-            ball = self.ball_of[low]
-            place = starts[low] + alias_draw(self.table_in[ball] + starts[low],
-                                             <uint32_t>(starts[low + 1] - starts[low]), &self.stream.bits)
+            self.drawn[i] = low
+            self.rows[i] = bounded32(&self.stream.bits, <uint32_t>(starts[low + 1] - starts[low]))
+            PREFETCH(self.table_in[self.ball_of[low]] + starts[low] + self.rows[i])
+            self.before[i] = self.stream.bits.next_double(self.stream.bits.state)
+        for i in range(count):
+            low, place = self.drawn[i], self.rows[i]
+            table = self.table_in[self.ball_of[low]] + starts[low]
+            if not self.before[i] < table[place].keep:
+                place = table[place].other
+            self.rows[i] = starts[low] + place
+            PREFETCH(order + self.rows[i])
+            PREFETCH(self.weight_in[self.ball_of[low]] + self.rows[i])
+        for i in range(count):
+            low, place = self.drawn[i], self.rows[i]
             self.rows[i] = order[place]
             if parts == 1:
-                self.bound[i] = self.weight_in[ball][place] * self.size[low]
+                self.bound[i] = self.weight_in[self.ball_of[low]][place] * self.size[low]
             else:
                 self.bound[i] = self.bound_of(self.rows[i])
         out[0], out[1] = self.before, self.after

@@ -27,7 +27,7 @@ from scipy.linalg.cython_lapack cimport dpotrf, dpotrs
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
                                     guard_t)
 from fastrace._base._signals cimport check_signals
-from fastrace._draws._alias cimport alias_draw
+from fastrace._draws._alias cimport alias_draws
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
 from fastrace._math._poisson cimport poisson_factor
@@ -399,8 +399,9 @@ cdef class SurrogateGibbsCore:
         cdef Py_ssize_t i
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
+        alias_draws(self.groups.table + first, weight + first, n, &self.stream.bits, count, self.before, self.rows)
         for i in range(count):
-            self.rows[i] = first + alias_draw(self.groups.table + first, n, &self.stream.bits)
+            self.rows[i] += first
         self.source.terms(self.about + g * self.n_about, self.rows, 0, count, arms, 2, out)
         for i in range(count):
             bound = weight[self.rows[i]] * size
