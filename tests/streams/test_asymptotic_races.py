@@ -135,6 +135,18 @@ def test_constant_arms_are_told_apart_after_a_stated_number_of_rounds(rule):
     assert near.stopped_by == "epsilon" and near.n_rounds == 4800
 
 
+@pytest.mark.parametrize(("n_best", "epsilon", "n_rounds"), [
+    (1, 0.0, 9000), (2, 0.0, 9000), (1, 3.0, 9000), (1, 0.0, 60),
+])
+def test_no_error_bound_is_below_delta_as_evidence_may_be_of_events_unseen(n_best, epsilon, n_rounds):
+    rewards = np.repeat([[0.0, 1.0, 2.0]], n_rounds, axis=0)
+    race = fr.BettingRace(3, delta=0.1, support=None, n_best=n_best, epsilon=epsilon)
+    result = race.run(rewards, order="given")
+    assert result.stopped_by in ("bound", "epsilon", "") and (result.error_bound == 0.1) == race.done
+    whole = fr.BettingRace(3, delta=0.1, support=None, n_best=n_best).run(rewards[:300], rng=1)
+    assert whole.stopped_by == "exact" and whole.error_bound == 0.0
+
+
 @pytest.mark.parametrize("offset", [1e12, 1e13, 1e14, 1e15])
 @pytest.mark.parametrize("rule", ["differences", "brackets"])
 def test_far_from_0_a_race_ends_as_near_it(offset, rule):

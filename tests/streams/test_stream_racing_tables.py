@@ -123,3 +123,14 @@ def test_a_table_without_rows_is_refused(race):
     for order in ("random", "given"):
         with pytest.raises(ValueError, match="rewards has 0 rows: nothing tells the arms apart"):
             race(3, 100, 0.05, (0, 1)).run(np.zeros((0, 3)), order=order)
+
+
+@pytest.mark.parametrize("support", [(0, 1), None])
+def test_a_table_read_to_its_end_leaves_no_error(support, rng):
+    first = np.repeat([0.0, 1.0], 30)
+    near = np.where(np.arange(60) == 59, 1.0, first[::-1])
+    result = fr.BettingRace(2, support=support).run(np.c_[first, near], rng=1)
+    assert result.stopped_by == "exact" and result.best == 1 and result.error_bound == 0.0
+    result = fr.BettingRace(3, support=support, first_look=None if support else 20).run(
+        np.c_[first, near, 0.1 * first], rng=1)
+    assert result.stopped_by == "exact" and result.pulls[2] < 60 and 0.0 < result.error_bound <= 0.05

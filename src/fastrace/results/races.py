@@ -276,8 +276,9 @@ class StreamRaceResult(ComparedResult):
         rewards of the same rounds, by the other races from the brackets. All of them hold at once, at all times and
         whoever leads, with probability at least ``1 - delta``.
     error_bound : float
-        The smallest delta at which the answer would stand now, however the race was stopped. nan where nothing is
-        promised, and of races by brackets that have not stopped by themselves.
+        The smallest delta at which the answer would stand now, however the race was stopped; not below `delta` where
+        ``kind`` is "asymptotic", as evidence may be of events that nobody has seen. nan where nothing is promised, and
+        of races by brackets that have not stopped by themselves.
     pulls : ndarray of int64, shape (n_arms,)
         Rewards used of each arm.
     n_rounds : int

@@ -557,6 +557,8 @@ cdef class Rounds:
                 size = fabs(bar) + sqrt(fmax(self.m2_of(i), 0.0) / <double>self.rounds)
             if self.lower[i] < bar - 1e-12 * size:
                 self._settle(i, DROPPED, self.mean_of(i), self.m2_of(i), self.mean_of(i), self.mean_of(i))
+                if self.duels is not None:
+                    self.field[5][i] = INFINITY
                 self._count(DROPPED)
         self._compact()
         self.status = EXACT

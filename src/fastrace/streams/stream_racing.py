@@ -352,7 +352,9 @@ class StreamRace:
             return 0.0
         if math.isnan(evidence) or stopped_by == "inconsistent":
             return self._delta if stopped_by in ("bound", "epsilon", "exact") else math.nan
-        return min(1.0, math.exp(math.log(n_best * (n_arms - n_best)) - evidence))
+        error_bound = min(1.0, math.exp(math.log(n_best * (n_arms - n_best)) - evidence))
+        unsure = self._first_look is not None and evidence < math.inf       # evidence may be of events unseen
+        return max(self._delta, error_bound) if unsure else error_bound
 
     def _a_priori(
         self, answer: dict[str, Any], left: NDArray[np.intp], best: int
@@ -556,8 +558,8 @@ class BettingRace(StreamRace):
     every difference to the leader, by bets on the same rounds at level ``delta / n_arms (n_arms - 1)`` an end; each of
     the two statements holds for all arms at all times at once, with probability ``1 - delta``. ``error_bound`` is the
     smallest delta at which the answer would stand: the probability that it ever falls to x while the answer is wrong is
-    at most x. An empty bracket proves that an assumption failed: the race then ends with
-    ``stopped_by="inconsistent"``.
+    at most x; without a support, `delta` where it would be smaller. An empty bracket proves that an assumption failed:
+    the race then ends with ``stopped_by="inconsistent"``.
 
     With ``support=None``, the evidence of a duel is that of a mixture of t-statistics of its differences, and brackets
     and intervals are those of `ConfidenceSequence` without a support. The promise is then nearly right, from
