@@ -127,10 +127,10 @@ def test_a_table_without_rows_is_refused(race):
 
 @pytest.mark.parametrize("support", [(0, 1), None])
 def test_a_table_read_to_its_end_leaves_no_error(support, rng):
-    first = np.repeat([0.0, 1.0], 30)
-    near = np.where(np.arange(60) == 59, 1.0, first[::-1])
+    first = np.repeat([0.0, 1.0], 300)
+    near = np.where(np.arange(600) == 599, 1.0, first[::-1])
     result = fr.BettingRace(2, support=support).run(np.c_[first, near], rng=1)
     assert result.stopped_by == "exact" and result.best == 1 and result.error_bound == 0.0
     result = fr.BettingRace(3, support=support, first_look=None if support else 20).run(
         np.c_[first, near, 0.1 * first], rng=1)
-    assert result.stopped_by == "exact" and result.pulls[2] < 60 and 0.0 < result.error_bound <= 0.05
+    assert result.stopped_by == "exact" and result.pulls[2] < 600 and 0.0 < result.error_bound <= 0.05
