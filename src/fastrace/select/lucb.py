@@ -160,10 +160,11 @@ class LUCB(Selection):
     variance: of rare events as they would vary if the mean were at the cut, what that adds counted twice. No
     verdict counts while fewer than 24 rewards (effectively) carry a tail that could turn it, unless twice as many
     unseen ones could not; the arm in question is pulled instead. An arm whose rewards have all been equal may hide
-    events. Where two arms are g apart, it counts from 48 v / g pulls on, v the size of the rewards that carry the
-    other arm's tail, and at least from 4800. Events of probability p that are the whole difference are missed with
-    probability :math:`e^{-4800 p}`, so those of .001 in 0.8 % of runs. Rarer ones cannot be suspected, nor any
-    beside rewards that vary; a `support` protects from both.
+    rare events, so verdicts on it wait for 4800 of its pulls, and for 48 v / g of them where that is more. Here g is
+    the distance of the two means, and v the size of the rewards that carry the other arm's tail. Events of probability
+    p that are the whole difference are missed with probability :math:`e^{-4800 p}`: those of .001 in 0.8 % of runs.
+    Nothing guards against rarer events, nor against unseen ones beside rewards that vary; a `support` protects from
+    both.
 
     Without this guard, equal arms were told apart too often at delta 0.1: in 88, 55 and 27 % of runs for events of
     probability .001, .005 and .01. An arm of such events was told from a constant of the same mean in 85, 37 and 23 %.

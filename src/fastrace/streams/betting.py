@@ -134,16 +134,17 @@ class TargetOddsStop(_BettingRule):
 
     Notes
     -----
-    The promise is that of `TargetEBStop`. On reward :math:`z` (on the scale of [0, 1]), who bets that the mean is above
-    the candidate :math:`m` multiplies his money by :math:`(1 - z + z e^u) / (1 - m + m e^u)`, a fair bet against every
-    :math:`m` [1]_. With :math:`m_t` and :math:`v_t` the mean and variance guessed from earlier rewards (and one made-up
-    reward 1/2, half of one with variance 1/4), :math:`d` the wanted half-width and :math:`m = \max(m_t - d, m_t / 2)`,
-    he takes :math:`u = (\operatorname{logit} m_t - \operatorname{logit} m) \, m_t (1 - m_t) / v_t`, rounded to the
-    nearest :math:`25 e^{-k / 10}`: on zeros and ones his money grows fastest with it. The numerators do not depend on
-    :math:`m`, and the denominators only on how often each :math:`u` was taken: the wealth of every candidate is known
-    exactly, is convex in :math:`m`, and gives the lower end where it reaches :math:`2 / \delta`; the same for
-    :math:`1 - z` gives the upper one. Without replacement, :math:`m` is the mean of a reward given those before it, and
-    its average over the rewards of each :math:`u` enters: by Jensen's inequality, no more money than was won.
+    The promise is that of `TargetEBStop`. A gambler bets that the mean is above a candidate :math:`m`: the reward
+    :math:`z`, on the scale of [0, 1], multiplies his money by :math:`(1 - z + z e^u) / (1 - m + m e^u)`. The bet is
+    fair if :math:`m` is the mean [1]_. He guesses the mean :math:`m_t` from earlier rewards and one made-up reward of
+    1/2, and the variance :math:`v_t` from them and half a made-up reward with variance 1/4. With :math:`d` the wanted
+    half-width and :math:`m = \max(m_t - d, m_t / 2)`, he takes :math:`u = (\operatorname{logit} m_t -
+    \operatorname{logit} m) \, m_t (1 - m_t) / v_t`, rounded to the nearest :math:`25 e^{-k / 10}`: on zeros and ones
+    his money grows fastest with it. The numerators do not depend on :math:`m`, and the denominators only on how often
+    each :math:`u` was taken: the wealth of every candidate is known exactly, is convex in :math:`m`, and gives the
+    lower end where it reaches :math:`2 / \delta`; the same for :math:`1 - z` gives the upper one. Without replacement,
+    :math:`m` is the mean of a reward given those before it, and its average over the rewards of each :math:`u` enters:
+    by Jensen's inequality, no more money than was won.
 
     The bounds are looked at after every reward at first, later where the number of rewards has grown by 0.5 %. About
     0.7 us per reward in runs of some hundred rewards and 45 ns in runs of 100,000; O(1) memory.

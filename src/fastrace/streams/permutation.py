@@ -93,9 +93,10 @@ class PermutationTest(_checks.OwnInit):
     :math:`P_t(m) = 0` the wealth is infinite: with all resamples read every decision is exact. With
     :math:`\rho' = \rho / (n s)` for :math:`n` hypotheses and :math:`s` sides, with probability at least
     :math:`1 - \rho` no :math:`W_t(K)` crosses, and all that is sure is true. Benjamini and Hochberg's procedure is
-    monotone: it rejects what it rejects for upper bounds of all p-values, and at most what it rejects for lower bounds.
-    The first are rejected, all but the second accepted. This proves (1), whenever the looks are. Let :math:`V` and
-    :math:`R` be false and all rejections, with stars for those of the reference: :math:`E[V / \max(R, 1)] \le
+    monotone: it rejects at least what it rejects for upper bounds of all p-values, and at most what it rejects for
+    lower bounds. Hypotheses that it rejects for the upper bounds are rejected here, and those that it does not reject
+    for the lower bounds accepted. This proves (1), whenever the looks are. Let :math:`V` and :math:`R` be the numbers
+    of false and of all rejections, with stars for those of the reference: :math:`E[V / \max(R, 1)] \le
     E[V^* / \max(R^*, 1)] + \rho \le \alpha - \rho + \rho`, which is (2). For (3), let :math:`m` be the smallest value
     with :math:`K < m` sure. The p-value is :math:`s m / (N + 1) + \rho / n`, which is at most :math:`u` only if
     :math:`p \le u - \rho / n`, of probability at most :math:`u - \rho / n`, or by an error, of at most
