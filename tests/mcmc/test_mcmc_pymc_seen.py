@@ -137,8 +137,18 @@ def test_lines_show_progress_where_standard_error_is_a_pipe(capsys):
     assert capsys.readouterr().err == ""
     shown = mcmc.sample(model, n_draws=50, n_chains=2, rng=1, progress=True)
     err = capsys.readouterr().err
-    assert err.startswith("choosing a kernel\nchoosing a kernel: ") and "sampling 1100/1100" in err
+    assert err.startswith("choosing a kernel\n  0.0 s: expanding the likelihood\n") and "\nchoosing a kernel: " in err
+    assert "sampling 1100/1100" in err
     np.testing.assert_array_equal(plain.draws, shown.draws)
+    mcmc.SurrogateMetropolis(model)
+    assert capsys.readouterr().err == ""
+    kernel = mcmc.SurrogateMetropolis(model, decision="poisson", progress=True)
+    stages = [line.split(": ")[-1] for line in capsys.readouterr().err.splitlines()]
+    assert stages[0] == "setting up SurrogateMetropolis" and stages[-1].endswith(" s")
+    assert [words.split()[0] for words in stages[1:-1]] == ["expanding", "bounding", "finding", "choosing"]
+    quiet = mcmc.SurrogateMetropolis(model, decision="poisson")
+    draws = [mcmc.sample(k, n_draws=50, n_chains=1, rng=1).draws for k in (kernel, quiet)]
+    np.testing.assert_array_equal(*draws)
 
 
 def by_scale(d):

@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
 
 T = TypeVar("T")
+
+_begun: ContextVar[float | None] = ContextVar("_begun", default=None)  # when the phase began that is shown, if any is
 
 
 def track(items: Sequence[T], shown: bool, title: str) -> Iterator[T]:
@@ -90,8 +93,20 @@ def phase(title: str, shown: bool) -> Iterator[None]:
     began = time.monotonic()
     sys.stderr.write(f"{title}\n")
     sys.stderr.flush()
-    yield
+    token = _begun.set(began)
+    try:
+        yield
+    finally:
+        _begun.reset(token)
     sys.stderr.write(f"{title}: {time.monotonic() - began:.1f} s\n")
+
+
+def stage(title: str) -> None:
+    """Say what work begins now within a `phase`, and how long after it, if that is shown."""
+    began = _begun.get()
+    if began is not None:
+        sys.stderr.write(f"  {time.monotonic() - began:.1f} s: {title}\n")
+        sys.stderr.flush()
 
 
 @contextmanager

@@ -82,7 +82,8 @@ def sample(
     rng : None, int, SeedSequence or Generator, optional
         Each chain has a generator of its own, spawned from this one. A `Trace` goes on with its own.
     progress : bool, default False
-        Show a bar on standard error, or a line every ten seconds where that is a file or a pipe; needs rich.
+        Show a bar on standard error, or a line every ten seconds where that is a file or a pipe; needs rich. Of a
+        model without a kernel, what the set-up of kernels is at, too.
     n_tune : int, default 500
         Steps at the start of each chain in which the proposal adapts; they are not kept.
     threads : int, optional

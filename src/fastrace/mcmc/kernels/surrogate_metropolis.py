@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._progress import phase, stage
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._chain import Chain
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, checked_share
@@ -76,6 +77,9 @@ class SurrogateMetropolis(DecidedByRows):
         Of the Poisson minibatch, as in `PoissonMinibatchMetropolis`.
     options : RaceOptions, optional
         Several of the options of races at once; what the call spells goes before it.
+    progress : bool, default False
+        Say on standard error what the set-up is at, in a line for each of its stages: with two crossed factors of
+        hundreds of groups it takes some ten seconds. `sample` with `progress` says so of the kernels that it makes.
 
     Raises
     ------
@@ -194,6 +198,7 @@ class SurrogateMetropolis(DecidedByRows):
         skewness_guard: bool | None = None,
         full_pass_at: float = 0.5,
         options: RaceOptions | None = None,
+        progress: bool = False,
     ) -> None:
         _checks.choice(inner, "inner", INNERS)
         self.decision = _checks.choice(decision, "decision", DECISIONS)
@@ -207,7 +212,15 @@ class SurrogateMetropolis(DecidedByRows):
         self.full_pass_at = checked_share(full_pass_at)
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
-        self.model = model = model._surrogate_form()
+        self.model = model._surrogate_form()
+        race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
+        with phase("setting up SurrogateMetropolis", progress):
+            self._set_up(inner, psi_hat, race)
+
+    def _set_up(self, inner: str, psi_hat: ArrayLike | Compressed | None, race: tuple[Any, ...]) -> None:
+        """Expand the rows, find where the surrogate is, and choose how to move and to decide."""
+        decision = self.decision
+        stage("expanding the likelihood")
         self.compressed = self._compress(psi_hat)
         self._engines = []
         self.controlled = True
@@ -215,16 +228,19 @@ class SurrogateMetropolis(DecidedByRows):
         self._scaled = self.inner == "normal" and self._scale_has_closed_form()
         if self.decision == "auto":
             self.decision = self._first_decision()
+        if self.decision in ("auto", "poisson"):
+            stage("bounding what the rows leave of the expansion")
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
         self.reference = self._carrier()
         self._stride = self._stride_of_scale()
+        stage("finding where prior times expansion is")
         self._settle()
         if inner == "auto" and self.inner == "normal" and not self._near_normal():
             self._move_by_trajectories(decision)
         if self.decision != "none":
             self._walks = self._walks_of()
-        race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
+        stage("choosing how to decide and to move, by short pilots")
         if self.decision in ("auto", "poisson"):
             self._decide_by_bounds()
         if self.decision == "race":
