@@ -698,6 +698,8 @@ def test_terms_of_a_glm_are_compiled_where_the_rest_of_the_model_is_another_one(
     """Values, derivatives and what an expansion leaves are those of PyTensor; a term that differs stays with it."""
     model = made(with_potential)
     assert model._glm is None and model._seen_glm is not None and "no generalised linear" in model.describe()
+    assert "compiled code, as logistic regression in what the rows see, in SurrogateMetropolis" in model.describe()
+    assert "compiled" not in made(with_potential, through=list("abz") + ["tau"]).describe()
     at, some = np.random.default_rng(1).normal(scale=0.5, size=model.dim), np.array([3, 59, 8, 8])
     form = model._surrogate_form()
     form._expand_at(form.seen(at))

@@ -313,6 +313,10 @@ class PyMCModel(Expansions):
             rows = f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points"
         elif moved is not None:
             rows = "PyTensor, one call for each set of rows, in kernels other than SurrogateMetropolis"
+        elif self._seen_glm is not None and self._through is None:
+            rows = (f"compiled code, as {self._seen_glm._glm.family} regression in what the rows see, in "
+                    f"SurrogateMetropolis, and the terms agree with PyMC's at random points; PyTensor, one call for "
+                    f"each set of rows, in other kernels. The rest is no generalised linear model ({why})")
         else:
             rows = f"PyTensor, one call for each set of rows: no generalised linear model was recognised ({why})"
         prior = "normal, and so part of the expansion" if self._normal else "PyTensor, one call for each step"
