@@ -1,10 +1,10 @@
 """Pulls in flight: rewards that are asked for ahead, and told in any order, decide as one pull at a time does."""
 
-import heapq
 import pickle
 
 import numpy as np
 import pytest
+from graders import all_at_once, same_answer
 
 import fastrace as fr
 from fastrace.pulls import RecordedPulls
@@ -35,27 +35,6 @@ def in_turn(rule, values):
         arms, counts = rule.ask()
         rule.tell(source.read(arms, counts))
     return rule.result()
-
-
-def all_at_once(rule, values, rng, most=64, check=None):
-    """Answers take a time of an exponential law, rewards of 1 six times as long as those of 0; also what is left."""
-    out, now, asked = [], 0.0, []
-    while not rule.done:
-        arms, pulls = rule.ask(most - len(out), pending=True) if len(out) < most else ([], [])
-        for arm, k in zip(arms, pulls, strict=True):
-            asked.append((int(arm), int(k)))
-            heapq.heappush(out, (now + rng.exponential(1.0 + 5.0 * (values[k, arm] == 1.0)), int(arm), int(k)))
-        now, arm, k = heapq.heappop(out)
-        rule.tell(values[k, arm], arm, k)
-        rule = check(rule) if check else rule
-    return rule, [(arm, k) for _, arm, k in out], asked
-
-
-def same_answer(one, other):
-    left, right = one.to_dict(), other.to_dict()
-    for name in ("n_unused", "cost"):
-        left.pop(name), right.pop(name)
-    assert left == right
 
 
 @pytest.mark.parametrize(("kind", "n_best"), [*((kind, 1) for kind in KINDS), ("pairs", 2), ("paired", 2)])

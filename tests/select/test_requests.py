@@ -227,7 +227,7 @@ def test_what_came_beside_a_rule_is_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=said):
             go(grader, race=race, **beside)
-    with pytest.raises(TypeError, match="race is 7; a FiniteRace or a LUCB is needed"):
+    with pytest.raises(TypeError, match="race is 7; a FiniteRace, a LUCB or a BettingRace is needed"):
         go(grader, race=7)
     assert not grader.asked and not (tmp_path / "x.jsonl").exists()
     result = go(grader, race=begun)             # what had been asked for elsewhere is asked for again

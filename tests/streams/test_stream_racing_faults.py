@@ -176,7 +176,7 @@ def test_26_bad_blocks_are_refused(race):
     for dtype in ("f2", "f4", "i1", "u1", "?", ">f8", "g"):
         running.tell(np.zeros((2, 3), dtype=dtype))
     assert running.n_rounds == 15
-    with pytest.raises(ValueError, match="n_rounds is 0"):
+    with pytest.raises(ValueError, match="n is 0"):
         running.ask(0)
     running.run(np.zeros((100, 3)), order="given")
     for call in (running.ask, lambda: running.tell([0, 0, 0])):

@@ -1,9 +1,9 @@
 """The journal of a race: what was paid for, a line of JSON per reward, in a file that outlives the process.
 
 The first line says which race it is: its options and its seed. Each further line is an arm, a row and a reward, null
-where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward. A line
-is in the file before the race takes its reward. A last line that was torn, because the process or the disk gave up in
-it, is cut off.
+where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward; of a
+`BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A last line that
+was torn, because the process or the disk gave up in it, is cut off.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Journal:
     ) -> None:
         self.path = Path(path)
         self.race = race
-        self.unit = "row" if "n_rows" in race else "pull"
+        self.unit = "row" if "n_rows" in race else race.get("unit", "pull")
         self.rewards: Rewards = {}
         if not self.path.parent.is_dir():
             raise ValueError(f"journal is {str(self.path)!r}, and {str(self.path.parent)!r} is no folder; make it "

@@ -52,17 +52,19 @@ async def race_async(
     evaluate : callable
         ``await evaluate(arm, row)`` gives the reward of an arm on a row: a number, or None where there is no answer. A
         plain function is called in threads, `concurrency` of them, so that it does not hold up the event loop. For a
-        `LUCB`, ``evaluate(arm, pull)``: the number of the pull, those of an arm counted from 0.
+        `LUCB`, ``evaluate(arm, pull)``: the number of the pull, those of an arm counted from 0. For a `BettingRace`,
+        ``evaluate(arm, round)``.
     n_arms : int
         Number of arms: models, prompts, policies.
     n_rows : int
         Rows of the population: questions, games, patients.
     delta : float, default 0.05
         Probability that the answer is wrong.
-    race : FiniteRace or LUCB, optional
+    race : FiniteRace, LUCB or BettingRace, optional
         A race to go on with, begun, stopped short or just made; it stands for sizes, `delta`, `rng` and all its
         options. What it has asked for elsewhere, and not been told, is asked for again. ``race=fr.LUCB(...)`` is the
-        way for streams, such as a simulator: no two pulls of an arm are alike, and there is no `n_rows` of them.
+        way for streams, such as a simulator: no two pulls of an arm are alike, and there is no `n_rows` of them;
+        ``race=fr.BettingRace(...)`` is that for streams whose arms share the draws of a round, such as seeds.
     concurrency : int, default 64
         Most requests under way at once.
     retries : int, default 2
@@ -71,18 +73,19 @@ async def race_async(
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
-        of which nothing has been asked yet; make the same `LUCB` again to go on.
+        or `BettingRace` of which nothing has been asked yet; make the same one again to go on.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
         Show how many rewards there are on standard error.
     **options
-        Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB`, `max_pulls`:
-        most requests to pay for, those before this call included. It may be called again with more.
+        Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB` or
+        `BettingRace`, `max_pulls`: most requests to pay for, those before this call included. It may be called again
+        with more.
 
     Returns
     -------
-    RaceResult or SelectionResult
+    RaceResult, SelectionResult or StreamRaceResult
         As of the same race with one request at a time: neither the number of requests nor their speed changes it. Only
         with `max_pulls` may the race end at another row, since what was asked for in vain is paid for too.
         `n_unused` counts what was asked for in vain, requests that were still under way at the end included.
@@ -130,7 +133,7 @@ async def race_async(
     >>> result.best, result.fraction_read < 0.5
     (1, True)
     """
-    unit = "pull" if isinstance(race, InFlight) and race._takes_budget else "row"
+    unit = race._fly().unit if isinstance(race, InFlight) else "row"
     if not callable(evaluate):
         raise TypeError(f"evaluate is {_checks.shown(evaluate)}; a function of arm and {unit} is needed")
     _checks.takes(evaluate, "evaluate", "arm", unit)
@@ -178,7 +181,7 @@ def _gone_on(
 ) -> Journal | None:
     """Let a race go on, or refuse what is none, and what came beside it; its journal, if it has one."""
     if not isinstance(race, InFlight):
-        raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace or a LUCB is needed")
+        raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace, a LUCB or a BettingRace is needed")
     limit = beside.pop("max_pulls", None) if race._takes_budget else None
     spelled = [name for name, value in beside.items() if value is not None]
     identity = race._identity()

@@ -311,11 +311,14 @@ class StreamRaceResult(ComparedResult):
     first_look : int or None
         Rounds from which on an asymptotic promise is nearly right.
     cost : float or None
-        What the rewards used cost together, where the cost of one was given.
+        What the rewards cost together, where the cost of one was given.
     n_missing : int
         Rewards that were missing, of those asked for; with ``missing="drop"`` and with ``"worst"``.
     n_dropped : int
         Rounds that were dropped because a reward was missing, which `pulls` counts and `n_rounds` does not.
+    n_unused : int
+        Rewards that were asked for ahead, with ``ask(pending=True)`` or `race_async`, and that the answer does not use.
+        `cost` and `max_pulls` count them, `pulls` does not.
     """
 
     best: int | NDArray[np.intp]
@@ -344,6 +347,7 @@ class StreamRaceResult(ComparedResult):
     cost: float | None = None
     n_missing: int = 0
     n_dropped: int = 0
+    n_unused: int = 0
 
     @property
     def promise(self) -> str:
@@ -391,4 +395,6 @@ class StreamRaceResult(ComparedResult):
                         f"nearly normal")
         if self.cost is not None:
             said.append(f"  cost {self.cost:g}")
+        if self.n_unused:
+            said.append(f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used")
         return [*said, *super()._notes()]

@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._requests import InFlight
+from fastrace._base._pull_flight import PullFlight, PullsInFlight
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
-from fastrace.select._in_flight import PullFlight
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, _source_of, column_names
 
@@ -67,7 +66,7 @@ With probability at least ``1 - delta`` every arm of the answer has :math:`\mu_i
 }
 
 
-class Selection(InFlight):
+class Selection(PullsInFlight):
     """Base of all rules that select the m best of n arms.
 
     A rule is driven by hand, by `ask` and `tell`, or by `run`; both give the same answer from the same rewards.
@@ -87,7 +86,6 @@ class Selection(InFlight):
     _maker: type[Selection]
     _core: Selector
     _cost: NDArray[np.float64] | None = None        # of a pull of each arm
-    _takes_budget = True
     _paired: bool = False       # rewards come in rounds of common draws
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -226,21 +224,19 @@ class Selection(InFlight):
             if not self.done:
                 self._not_in_flight("ask()")
             return self._core.ask()
-        pulls = None if n is None else _checks.integer(n, "n", 1, "it counts pulls")
-        flight = self._fly()
-        flight.allow(None)
-        asked: tuple[NDArray[np.intp], NDArray[np.int64]] = flight.ask(pulls)
-        return asked
+        return self._ask_pending(n)
 
     def _new_flight(self) -> PullFlight:
-        return PullFlight(self._core, rounds=self._paired)
+        def stop(pull: Any, max_pulls: int) -> None:
+            self._core.run(as_pulls(pull, self._n_arms, paired=self._paired), max_pulls)
+
+        return PullFlight(self._core, stop, rounds=self._paired)
 
     def _compiled_race(self) -> Selector:
         return self._core
 
-    def _allow(self, max_pulls: int | None) -> None:
-        """Let so many pulls be paid for in all, by requests."""
-        self._fly().allow(_checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled()))
+    def _shape(self) -> tuple[int, bool]:
+        return self._n_arms, not self.done and self._core.unpulled()
 
     def _paid(self) -> bool:
         return self._core.total > 0 or self._under_way
@@ -278,19 +274,6 @@ class Selection(InFlight):
         with _checks.named_arms(self._names, self._core):
             self._core.tell(rewards)
         self._flight = None
-
-    def _tell_pending(self, rewards: Any, arms: ArrayLike | None, pulls: ArrayLike | None) -> None:
-        if self._flight is None or arms is None or pulls is None:
-            raise ValueError("arms and pulls go together, and with rewards that ask(pending=True) has handed out")
-        which = _checks.indices(arms, "arms", self._n_arms), _checks.indices(pulls, "pulls", _checks.MOST_PULLS)
-        values = np.atleast_1d(_checks.without_none(np.asarray(rewards)))
-        if (values.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards)
-                or not values.shape == which[0].shape == which[1].shape):
-            raise ValueError(f"rewards has shape {values.shape} and dtype {values.dtype}, arms {which[0].shape} and "
-                             f"pulls {which[1].shape}; a real number, an arm and a pull each are needed")
-        with _checks.named_arms(self._names, self._core):
-            self._flight.tell(list(zip(which[1].tolist(), which[0].tolist(), values.astype(np.float64).tolist(),
-                                       strict=True)))
 
     def run(
         self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None,

@@ -46,19 +46,53 @@ cdef class StreamRace(Rounds):
                 x = float(block[i, j])
                 low, high = self.support(j)
                 if not low - stream_slack(low, high) <= x <= high + stream_slack(low, high):
-                    where = f"the reward of arm {self.arm[j]} in round {first + i}, counted from 0, is {x!r}"
-                    if order is not None:
-                        where = f"the reward of arm {self.arm[j]} in row {row_in(order, first + i)} is {x!r}"
-                    if self.bound == ASYMPTOTIC:
-                        return arm_error(self, self.arm[j], f"{where}; a finite number is needed: drop or replace the "
-                                                            f"round")
-                    if x != x or x in (INFINITY, -INFINITY):
-                        return arm_error(self, self.arm[j], f"{where}; a reward must be a finite number inside "
-                                                            f"support=({low!r}, {high!r})")
-                    return arm_error(self, self.arm[j], f"{where}, outside support=({low!r}, {high!r}): the promise "
-                                                        f"holds only for rewards inside it; widen support or scale "
-                                                        f"the rewards")
+                    where = f"row {row_in(order, first + i)}" if order is not None else f"round {first + i}"
+                    return self._refusal(self.arm[j], x, low, high, where)
         return RuntimeError("a reward changed while it was read")
+
+    def _refusal(self, Py_ssize_t arm, double x, double low, double high, str where):
+        said = f"the reward of arm {arm} in {where}{', counted from 0,' if where[:5] == 'round' else ''} is {x!r}"
+        if self.bound == ASYMPTOTIC:
+            return arm_error(self, arm, f"{said}; a finite number is needed: drop or replace the round")
+        if x != x or x in (INFINITY, -INFINITY):
+            return arm_error(self, arm, f"{said}; a reward must be a finite number inside support=({low!r}, {high!r})")
+        return arm_error(self, arm, f"{said}, outside support=({low!r}, {high!r}): the promise holds only for rewards "
+                                    f"inside it; widen support or scale the rewards")
+
+    # One reward at a time, for requests in flight
+
+    @property
+    def takes_missing(self):
+        return self.missing != REFUSED
+
+    @property
+    def position_now(self):
+        """Rounds so far, dropped ones included."""
+        return self.position()
+
+    def asked(self):
+        """Arms whose rewards the next round needs."""
+        return np.arange(self.n_arms) if self.missing == SKIPPED else self.active
+
+    def check(self, Py_ssize_t arm, double reward, int64_t round):
+        """Refuse a reward of a later round as `tell` will when its turn comes."""
+        guard_check(&self.guard, self)
+        low, high = self.arguments[6][arm], self.arguments[7][arm]
+        slack = stream_slack(low, high)
+        if not low - slack <= reward <= high + slack and not (reward != reward and self.missing != REFUSED):
+            raise self._refusal(arm, reward, float(low), float(high), f"round {round}")
+
+    def pause(self):
+        """Stop, as what may be paid for is used up; more rounds may be told later."""
+        if self.status == RUNNING:
+            self.status = BY_MAX_PULLS
+
+    def made(self):
+        """Rewards of each arm that were asked for."""
+        pulls = np.full(self.n_arms, self.position(), dtype=np.int64)
+        if self.missing != SKIPPED:
+            pulls[self._arm[self.n_open:]] = self._fields[4, self.n_open:]
+        return pulls
 
     def support(self, Py_ssize_t place):
         """The support of the arm at a place."""
@@ -376,23 +410,20 @@ cdef class StreamRace(Rounds):
                 row[2][i], row[3][i] = self.support(i)
             if self.status == EXACT:
                 row[2][i] = row[3][i] = row[0][i]
-        pulls = np.full(self.n_arms, self.rounds, dtype=np.int64)
-        pulls[n:] = self._fields[4, n:]
+        used = np.full(self.n_arms, self.rounds, dtype=np.int64)
+        used[n:] = self._fields[4, n:]
         places = np.argsort(self._arm)
         table = table[:, places]
         verdict = self._verdict[places]
-        pulls = pulls[places]
         with np.errstate(invalid="ignore", divide="ignore"):
-            std = np.sqrt(np.maximum(table[1], 0.0) / pulls)
-        if self.missing == SKIPPED:
-            pulls[:] = self.position()
+            std = np.sqrt(np.maximum(table[1], 0.0) / used[places])
         centred = table[0]
         if self.bound == ASYMPTOTIC:
             k = np.nanargmax(centred) if self.rounds else 0
             centred = np.array([self.columns[i].origin - self.columns[k].origin + self.columns[i].moments.mean
                                 for i in range(self.n_arms)])
         return dict({} if self.missing == REFUSED else dict(n_missing=self.n_missing, n_dropped=self.n_dropped),
-                    mean=table[0], centred=centred, std=std, lower=table[2], upper=table[3], pulls=pulls,
+                    mean=table[0], centred=centred, std=std, lower=table[2], upper=table[3], pulls=self.made(),
                     evidence=self._evidence(), chosen=np.flatnonzero(verdict == CHOSEN),
                     active=np.flatnonzero(verdict == OPEN), n_rounds=self.rounds, stopped_by=STOPPED_BY[self.status])
 

@@ -17,6 +17,7 @@ from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
 from fastrace.streams import _rules
+from fastrace.streams._in_flight import RoundsInFlight
 from fastrace.streams._race_words import DOUBTED, DROPPED_ROUNDS, EQUAL, INCONSISTENT, PAGE, SPENT, STOPPED
 from fastrace.streams._sequences import doubts
 
@@ -26,7 +27,7 @@ MOST_DUELS = 1 << 18
 MOST = float(np.finfo(np.float64).max)
 FINITE = (-1e75, 1e75)          # rewards of no known support: a float holds their fourth powers
 
-class StreamRace:
+class StreamRace(RoundsInFlight):
     """What the races on streams share: asking, telling, running, the answer."""
 
     _bound: str
@@ -95,7 +96,17 @@ class StreamRace:
             self._rule if isinstance(self, BettingRace) else None, self._first_look, self._cost,
             *(() if self._missing == "raise" else (self._missing,)),
         )
-        return _rebuild.saved(type(self), arguments, *race.saved())
+        flight = () if self._flight is None else (self._flight.saved(),)
+        return _rebuild.saved(type(self), arguments, *race.saved(), *flight)
+
+    def _identity(self) -> dict[str, Any] | None:
+        if self._paid():
+            return None
+        support = None if self._first_look is not None else [self._low, self._high]
+        return {"race": type(self).__name__, "unit": "round", "n_arms": self._race.n_arms, "horizon": self._horizon,
+                "delta": self._delta, "support": support, "epsilon": self._epsilon, "n_best": self._race.n_best,
+                "names": self._names, "rule": self._rule if isinstance(self, BettingRace) else None,
+                "first_look": self._first_look, "missing": self._missing}
 
     def __repr__(self) -> str:
         race = self._race
@@ -120,32 +131,43 @@ class StreamRace:
         """Arms still in the race, in the order of their numbers; `tell` wants a reward of each."""
         return self._race.active
 
-    def ask(self, n_rounds: int = 1) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def ask(self, n: int | None = None, *, pending: bool = False) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the arms still in the race and the numbers of the next rounds, counted from 0.
 
         Parameters
         ----------
-        n_rounds : int, default 1
-            Rounds wanted; fewer where the horizon is nearer. Of an arm that leaves the race during these rounds, the
-            later rewards will not be used.
+        n : int, optional
+            Rounds wanted, 1 by default; fewer where the horizon is nearer. Of an arm that leaves the race during these
+            rounds, the later rewards will not be used. With `pending`, rewards wanted.
+        pending : bool, default False
+            Hand rewards out one by one, for answers that come in any order: `tell` then takes the arm and the round of
+            each. They enter the race round by round, so the answer is that of one round at a time. Without `n`, the
+            rest of the next round; with it, further rounds of the same arms too. At times fewer can be handed out, or
+            none, until you tell further rewards.
+
+        Returns
+        -------
+        arms : ndarray of int, shape (n_open,) or (k,)
+            Arms still in the race; with `pending` the arm of each reward.
+        rounds : ndarray of int64, shape (n,) or (k,)
+            Numbers of the rounds; with `pending` the round of each reward.
 
         Notes
         -----
-        Rounds are told in order, so a race has no requests in flight: send the requests of several rounds at once, and
-        tell their rewards together. Where answers should come in any order, take `LUCB`, with ``paired=True`` if the
-        arms of a round share a draw, or `FiniteRace` if draws are rows of a table; both go with `race_async`.
+        With `pending`, at most twice as many rewards as are out at once are out or held back beyond the next round, or
+        a sixteenth of all, if that is more. What the race has no use for when an arm leaves or it ends is paid for in
+        vain: ``StreamRaceResult.n_unused`` says how much that was.
         """
-        n_rounds = _checks.integer(n_rounds, "n_rounds", 1, "it counts rounds")
+        if _checks.flag(pending, "pending"):
+            return self._ask_pending(n)
+        n_rounds = 1 if n is None else _checks.integer(n, "n", 1, "it counts rounds")
         if self.done:
             raise ValueError("the race is over; there is nothing left to ask for")
-        race = self._race
-        first = race.rounds
-        if self._missing == "drop":         # all arms to the end, as rounds are dropped for all of them
-            first += race.n_dropped
-            return np.arange(race.n_arms), np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
-        return self.active, np.arange(first, first + min(n_rounds, race.horizon - first), dtype=np.int64)
+        self._not_in_flight("ask()")
+        first = self._race.position_now
+        return self._race.asked(), np.arange(first, first + min(n_rounds, self._race.horizon - first), dtype=np.int64)
 
-    def tell(self, rewards: ArrayLike) -> int:
+    def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rounds: ArrayLike | None = None) -> int:
         """Take rounds of rewards, in the order given.
 
         Each call brings new rounds, whether or not `ask` was called before: a stream has no rows that could be asked
@@ -155,17 +177,25 @@ class StreamRace:
         ----------
         rewards : array_like of float, shape (n_open,) or (k, n_open)
             The reward of every arm still in the race, in the order of `ask`; a row per round.
+        arms, rounds : array_like of int, optional
+            With ``ask(pending=True)``: arm and round of each of a vector of rewards, any of those handed out, in any
+            order; an int each for a single number. Rewards that come after the race is over are taken and not used.
 
         Returns
         -------
         int
-            Rounds used: fewer than k only if the race is over.
+            Rounds used: fewer than k only if the race is over. With `arms` and `rounds`, those that these rewards made
+            whole.
 
         Raises
         ------
         ValueError
             If the shape is wrong, or a reward is nan or outside `support`; the race is then as it was before the call.
         """
+        if arms is not None or rounds is not None:
+            before = self._race.position_now
+            self._tell_pending(rewards, arms, rounds)
+            return int(self._race.position_now - before)
         if np.ma.isMaskedArray(rewards):
             raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
         block = _checks.without_none(np.asarray(rewards))
@@ -177,8 +207,11 @@ class StreamRace:
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
                 f"by arms{'' if self._missing == 'drop' else ' still in the race'}, are needed"
             )
+        self._not_in_flight("tell() without arms and rounds")
         with _checks.named_arms(self._names, self._race):
-            return self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
+            used = self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
+        self._flight = None
+        return used
 
     def run(
         self,
@@ -241,6 +274,9 @@ class StreamRace:
         limit = _checks.budget(max_pulls, self._race.n_arms, not self.done and self._race.rounds == 0)
         order = _checks.choice(order, "order", ("random", "given"))
         generator, race = _checks.generator(rng), self._race
+        if not self.done:
+            self._not_in_flight("run()")
+            self._flight = None
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
         shuffle = generator if order == "random" and not function else None
         if shuffle is not None and self._missing == "drop":
@@ -278,6 +314,7 @@ class StreamRace:
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
         order = np.concatenate([chosen[np.argsort(-centred[chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
+        unused = np.zeros(pulls.size, np.int64) if self._flight is None else self._flight.unused
         # Means lie within the support, unless a reward outside it was let in.
         lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))
         upper = answer["upper"] = np.minimum(answer["upper"], np.fmax(mean, self._high))
@@ -307,7 +344,8 @@ class StreamRace:
             delta=self._delta,
             epsilon=self._epsilon,
             names=self._names,
-            cost=None if self._cost is None else float(pulls @ self._cost),
+            cost=None if self._cost is None else float((pulls + unused) @ self._cost),
+            n_unused=int(unused.sum()),
             warnings=ends.get(answer["stopped_by"], ()) + gone + self._doubts(int(order[0])),
             kind="exact" if self._first_look is None else "asymptotic",
             first_look=self._first_look,
@@ -636,7 +674,8 @@ def _lost(missing: str, n_missing: int, n_dropped: int) -> str:
 
 @_checks.rebuilds(2, StreamRace, subclasses=True)
 def _rebuild(
-    cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None
+    cls: Any, arguments: tuple[Any, ...], state: dict[str, Any], order: tuple[Any, ...] | None = None,
+    flight: dict[str, Any] | None = None,
 ) -> Any:
     """Rebuild a pickled race; one that was saved before there were rules goes on by brackets."""
     n_arms, horizon, delta, support, epsilon, n_best, *more = arguments
@@ -648,4 +687,6 @@ def _rebuild(
     race = cls(n_arms, horizon, delta, support, epsilon=epsilon, n_best=n_best, **options)
     race._race._set_state(state)
     race._race.restore_order(order)
+    if flight is not None:
+        race._fly().restore(flight)
     return race

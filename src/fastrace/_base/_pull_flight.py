@@ -1,4 +1,4 @@
-"""Requests in flight of a selection: pulls that are out, and rewards that have come before their turn.
+"""Requests in flight of rules over streams: pulls that are out, and rewards that have come before their turn.
 
 Pull k of an arm is its k-th request, counted from 0. Rewards enter the rule in the order of its requests, and only once
 all that it asks for has come. So what it decides depends neither on how many requests are out nor on which of them
@@ -7,21 +7,22 @@ of the same rewards. Only its price depends on that: pulls that were asked for a
 
 Where rewards come in rounds of common draws, k counts the draws: a request of several arms takes the next draws for all
 of them, and no other request has a part in these. Which arms will be asked about the draws after them is not known, so
-nothing is asked for ahead.
+nothing is asked for ahead. Where every round is of all arms still in a race, k counts the rounds, and later rounds of
+the same arms are asked for ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base import _checks
 from fastrace._base._checks import DamagedError
-from fastrace._base._requests import AHEAD
-from fastrace.pulls import as_pulls
-from fastrace.select._selector import Selector
+from fastrace._base._requests import AHEAD, InFlight
 
 FADES = 0.9             # of what says which arms the rule asks for: per request
 SHARE = 16              # of the pulls made, one in so many may be asked for ahead
@@ -30,19 +31,27 @@ Cells = tuple[NDArray[np.intp], NDArray[np.int64]]
 Cell = tuple[int, int, float]       # pull, arm and reward
 
 
+Pull = Callable[[NDArray[np.intp], NDArray[np.int64]], NDArray[np.float64]]
+
+
 class PullFlight:
     """The pulls of a rule that it has not taken.
+
+    The rule is a compiled one that can say `n_arms`, `total`, `done`, `takes_missing`, how many pulls of each arm it
+    has made, `_made()`, and what it wants next, `ask()`; that can `check` a reward and take rewards, `tell`. In rounds
+    of all its arms (`whole`) it can say which round is the `last`. `stop` ends it, with a pull and the pulls it may
+    have made then.
 
     Of each arm, pulls before `taken` are taken, or passed over. Of those from there on, `here` has the rewards that
     have come, `free` the pulls that are to be asked for again, the first last, and pulls from `next` on were never
     asked for. All others are out.
     """
 
-    unit = "pull"
-
-    def __init__(self, rule: Selector, *, rounds: bool) -> None:
+    def __init__(self, rule: Any, stop: Callable[[Pull, int], None], *, rounds: bool, whole: bool = False) -> None:
         n = rule.n_arms
-        self.rule, self.rounds = rule, rounds   # of common draws
+        self.rule, self.stop = rule, stop
+        self.rounds, self.whole = rounds, whole # of common draws; of all arms still in a race
+        self.unit = "round" if whole else "pull"
         self.missing = rule.takes_missing       # accept nan
         made: list[int] = rule._made().tolist()
         # A draw has a pull or more, also where arms were asked for alone: as many draws were never used.
@@ -126,7 +135,7 @@ class PullFlight:
     def ask(self, n: int | None) -> Cells:
         """Hand out so many pulls, or the rest of what the rule asks for."""
         if self.rule.done:
-            raise ValueError("the selection is over; there is nothing left to ask for")
+            raise ValueError("it is over; there is nothing left to ask for")
         cells: list[tuple[int, int]] = []
         most_ahead = 0 if n is None else AHEAD * (self.n_out + n)
         while (n is None or len(cells) < n) and (cell := self.next_cell(most_ahead)) is not None:
@@ -143,11 +152,11 @@ class PullFlight:
         if self.over:
             return None
         remaining = self.limit - self.start - int((self.paid - self.used).sum())
-        if remaining <= 0:
+        wanted = [(k, arm) for arm, end in self.need.items() if (k := self._first(arm)) < end]
+        if remaining < (len(wanted) if self.whole and wanted else 1):       # no part of a round is of any use
             if not self.n_out:
                 self.spend()
             return None
-        wanted = [(k, arm) for arm, end in self.need.items() if (k := self._first(arm)) < end]
         if wanted:
             return self._hand((min(wanted) if self.rounds else wanted[0])[1])
         if self.rounds:
@@ -157,6 +166,11 @@ class PullFlight:
         most_ahead = max(most_ahead, min(FARTHEST * most_ahead, self.start // SHARE))
         if sum(ahead) >= min(most_ahead, remaining):
             return None
+        if self.whole:                          # the first arm of those that lack the next round
+            arm = min(self.need, key=self._first)
+            begun = self._first(arm) < max(map(self._first, self.need))
+            return self._hand(arm) if self._first(arm) < self.rule.last and (
+                begun or remaining >= len(self.need)) else None
         return self._hand(max(range(len(ahead)), key=lambda arm: self.weight[arm] / (ahead[arm] + 1)))
 
     def _first(self, arm: int) -> int:
@@ -176,11 +190,11 @@ class PullFlight:
     def tell(self, cells: list[Cell]) -> None:
         """Take rewards of pulls that are out."""
         if len({cell[:2] for cell in cells}) < len(cells):
-            raise ValueError("arms and pulls have a pair twice; tell each reward once")
+            raise ValueError(f"arms and {self.unit}s have a pair twice; tell each reward once")
         for k, arm, value in cells:
             if not self._awaited(k, arm):
-                raise ValueError(f"the reward of pull {k} of arm {arm} is not awaited: ask() has not handed it out, or "
-                                 f"its reward has been told; `pending` lists what is out")
+                raise ValueError(f"the reward of {self.unit} {k} of arm {arm} is not awaited: ask() has not handed it "
+                                 f"out, or its reward has been told; `pending` lists what is out")
             self.rule.check(arm, value, k)
         self.take(cells)
 
@@ -234,7 +248,9 @@ class PullFlight:
         """Nothing more may be paid for: give the rule what it can use without the rest of its request, and stop it."""
         asked = [(arm, range(self.taken[arm], end)) for arm, end in self.need.items()]
         counts = [next((k for k in ks if k not in self.here[arm]), ks.stop) - ks.start for arm, ks in asked]
-        if self.rounds:                         # whole rounds
+        if self.whole:                          # what is whole is taken
+            usable = 0
+        elif self.rounds:                       # whole rounds
             usable = min(counts) * len(counts)
         else:                                   # an arm after the other
             n_whole = next((i for i, (arm, ks) in enumerate(asked) if counts[i] < len(ks)), len(asked) - 1)
@@ -249,7 +265,7 @@ class PullFlight:
             return np.array(found)
 
         try:
-            self.rule.run(as_pulls(pull, len(at), paired=self.rounds), self.rule.total + usable)
+            self.stop(pull, int(self.rule.total) + usable)
         finally:
             self._took(self.rule._made() - made)
             self.aim()
@@ -280,7 +296,7 @@ class PullFlight:
         for name in ("paid", "used"):
             good = good and saved[name].shape == (n,) and saved[name].dtype == np.int64
         if not good or not bool(((saved["used"] >= 0) & (saved["paid"] >= saved["used"])).all()):
-            raise DamagedError("the saved selection is damaged: what it says of requests in flight cannot be right")
+            raise DamagedError("the saved rule is damaged: what it says of requests in flight cannot be right")
         self.taken, self.next, self.here, self.free, self.weight = (list(part) for part in parts)
         self.paid, self.used, self.spent = saved["paid"].copy(), saved["used"].copy(), saved["spent"]
         for arm, here in enumerate(self.here):
@@ -288,6 +304,44 @@ class PullFlight:
                 self.rule.check(arm, value, k)
         self.n_out = self.out()[0].size
         self.aim()
+
+
+class PullsInFlight(InFlight):
+    """Base of rules whose requests in flight are those of a `PullFlight`."""
+
+    _takes_budget = True
+
+    @abstractmethod
+    def _shape(self) -> tuple[int, bool]:
+        """The number of arms, and whether some of those that can win were never asked for."""
+
+    def _allow(self, max_pulls: int | None) -> None:
+        """Let so many pulls be paid for in all, by requests."""
+        self._fly().allow(_checks.budget(max_pulls, *self._shape()))
+
+    def _ask_pending(self, n: int | None) -> Cells:
+        """Hand out `n` more requests, or all that the rule asks for."""
+        flight = self._fly()
+        flight.allow(None)
+        asked: Cells = flight.ask(None if n is None else _checks.integer(n, "n", 1, f"it counts {flight.unit}s"))
+        return asked
+
+    def _tell_pending(self, rewards: Any, arms: ArrayLike | None, pulls: ArrayLike | None) -> None:
+        """Take rewards of an arm and a pull each, as `ask` has handed them out."""
+        flight = self._flight if self._flight is not None else self._new_flight()
+        unit = f"{flight.unit}s"
+        if self._flight is None or arms is None or pulls is None:
+            raise ValueError(f"arms and {unit} go together, and with rewards that ask(pending=True) has handed out")
+        n_arms = self._shape()[0]
+        which = _checks.indices(arms, "arms", n_arms), _checks.indices(pulls, unit, _checks.MOST_PULLS)
+        values = np.atleast_1d(_checks.without_none(np.asarray(rewards)))
+        if (values.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards)
+                or not values.shape == which[0].shape == which[1].shape):
+            raise ValueError(f"rewards has shape {values.shape} and dtype {values.dtype}, arms {which[0].shape} and "
+                             f"{unit} {which[1].shape}; a real number, an arm and a {flight.unit} each are needed")
+        with _checks.named_arms(self._names, self._compiled_race()):
+            self._flight.tell(list(zip(which[1].tolist(), which[0].tolist(), values.astype(np.float64).tolist(),
+                                       strict=True)))
 
 
 def _pairs(cells: list[tuple[int, int]]) -> Cells:

@@ -1,0 +1,176 @@
+"""Rounds in flight: rewards that are asked for ahead, and told in any order, decide as one round at a time does."""
+
+import asyncio
+import pickle
+import signal
+
+import numpy as np
+import pytest
+from graders import Grader, all_at_once, killed, same_answer, written
+
+import fastrace as fr
+from fastrace.races import flight
+
+COST = [1.0, 2.0, 3.0, 4.0]
+KINDS = {
+    "betting": {}, "epsilon": {"epsilon": 0.2}, "two": {"n_best": 2}, "brackets": {"rule": "brackets"},
+    "horizon": {"horizon": 40}, "drop": {"missing": "drop"}, "worst": {"missing": "worst"},
+    "asymptotic": {"support": None, "first_look": 20},
+}
+RACES = {kind: lambda given=given: fr.BettingRace(4, delta=0.1, cost=COST, **({"support": (0, 1)} | given))
+         for kind, given in KINDS.items()}
+RACES["hoeffding"] = lambda: fr.HoeffdingRace(4, 3000, 0.1, (0, 1), cost=COST)
+RACES["bernstein"] = lambda: fr.BernsteinRace(4, 3000, 0.1, (0, 1), n_best=2, cost=COST)
+
+
+def table(seed, holes=False):
+    rng = np.random.default_rng([seed, 11])
+    easy = rng.random((4000, 1)) < 0.3
+    values = ((rng.random((4000, 4)) < [0.35, 0.45, 0.7, 0.4]) | easy).astype(float)
+    return np.where(rng.random(values.shape) < 0.1, np.nan, values) if holes else values
+
+
+def in_turn(kind, values, max_pulls=None):
+    return RACES[kind]().run(values, order="given", max_pulls=max_pulls)
+
+
+@pytest.mark.parametrize("kind", RACES)
+def test_answers_in_any_order_give_the_race_of_one_round_at_a_time(kind, seed):
+    values = table(seed, kind in ("drop", "worst"))
+    alone = in_turn(kind, values)
+    for most in (1, 7, 64):
+        race, out, asked = all_at_once(RACES[kind](), values, np.random.default_rng(seed), most)
+        result = race.result()
+        same_answer(result, alone)
+        assert len(set(asked)) == len(asked) == result.pulls.sum() + result.n_unused
+        assert most == 1 or result.n_unused <= 4 * max(2 * most, result.pulls.sum() // 16)
+        assert result.cost == np.bincount([arm for arm, _ in asked], minlength=4) @ COST
+        assert (result.n_unused > 0) == ("asked for ahead" in str(result))
+        arms, rounds = race.pending
+        assert sorted(zip(arms.tolist(), rounds.tolist(), strict=True)) == sorted(out)
+        for arm, k in out:                  # late answers are taken, and change nothing
+            assert race.tell(values[k, arm], arm, k) == 0
+        assert race.pending[0].size == 0 and race.result() == result
+
+
+@pytest.mark.parametrize("kind", RACES)
+def test_a_race_in_flight_pickles_with_what_is_out_and_what_is_held_back(kind):
+    values, rng = table(4, kind in ("drop", "worst")), np.random.default_rng(3)
+
+    def check(race):
+        if rng.random() > 0.1:
+            return race
+        again = pickle.loads(pickle.dumps(race))
+        for mine, its in zip(race.pending, again.pending, strict=True):
+            np.testing.assert_array_equal(mine, its)
+        return again
+
+    race, _, asked = all_at_once(RACES[kind](), values, np.random.default_rng(0), check=check)
+    plain, _, same = all_at_once(RACES[kind](), values, np.random.default_rng(0))
+    assert race.result() == plain.result() == pickle.loads(pickle.dumps(race)).result() and asked == same
+
+
+def test_further_rounds_are_of_the_arms_still_in_the_race():
+    race = RACES["betting"]()
+    assert [part.tolist() for part in race.ask(6, pending=True)] == [[0, 1, 2, 3, 0, 1], [0, 0, 0, 0, 1, 1]]
+    assert race.ask(pending=True)[0].size == 0
+    assert race.tell([1.0, 0.0, 1.0, 0.0], [3, 2, 0, 0], [0, 0, 1, 0]) == 0 and race.n_rounds == 0
+    assert race.tell(1.0, 1, 0) == 1 and race.n_rounds == 1
+    assert [part.tolist() for part in race.pending] == [[1], [1]]
+    assert [part.tolist() for part in race.ask(pending=True)] == [[2, 3], [1, 1]]
+    for call in (race.ask, lambda: race.run(table(0)), lambda: race.tell(np.zeros(4))):
+        with pytest.raises(ValueError, match="arms and rounds, and go on with ask"):
+            call()
+
+
+@pytest.mark.parametrize("bad", [np.nan, None, 1.5])
+def test_a_bad_reward_is_refused_when_it_comes_not_when_its_turn_comes(bad):
+    race = fr.BettingRace(3, support=(0, 1), names=["a", "b", "c"])
+    race.ask(6, pending=True)
+    before = pickle.dumps(race)
+    said = "nan" if bad is None else bad
+    with pytest.raises(ValueError, match=rf"arm 1 is 'b': the reward of arm 1 in round 1.* {said}"):
+        race.tell([0.5, bad], [0, 1], [0, 1])
+    for rewards, arms, rounds, said in (([0.5], [0], [7], "round 7 of arm 0 is not awaited"),
+                                        ([0.5, 0.5], [1, 1], [0, 0], "a pair twice"), (0.5, 1, None, "go together")):
+        with pytest.raises(ValueError, match=said):
+            race.tell(rewards, arms, rounds)
+    assert pickle.dumps(race) == before
+    race.tell([0.5, 0.25], [0, 1], [0, 0])
+    table_race = fr.BettingRace(3, support=(0, 1))
+    table_race.run(table(0)[:, :3], max_pulls=3, rng=1)
+    with pytest.raises(ValueError, match="reads a table in random order"):
+        table_race.ask(3, pending=True)
+
+
+@pytest.mark.parametrize("damage", [
+    {"taken": [0, 0, 0, 0]}, {"here": [{}, {9: 0.5}, {}, {}]}, {"here": [{}, {1: 7.0}, {}, {}]}, {"next": None},
+])
+def test_a_damaged_flight_is_refused(damage):
+    race = RACES["betting"]()
+    race.tell([0.5] * 4, *race.ask(pending=True))
+    race.ask(8, pending=True)
+    make, (*known, saved) = race.__reduce__()
+    assert make(*known, saved).pending[0].size == 8
+    with pytest.raises(ValueError, match="damaged"):
+        make(*known, saved | damage)
+
+
+VALUES = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.72, 0.55]).astype(float)
+
+
+def go(evaluate, race=None, *, concurrency=16, **options):
+    race = fr.BettingRace(4, delta=0.02, support=(0, 1)) if race is None else race
+    return asyncio.run(fr.race_async(evaluate, race=race, concurrency=concurrency, **options))
+
+
+def expected(max_pulls=None):
+    return fr.BettingRace(4, delta=0.02, support=(0, 1)).run(VALUES, order="given", max_pulls=max_pulls)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(flight, "FIRST_WAIT", 0.0)
+
+
+@pytest.mark.parametrize("concurrency", [1, 7, 64])
+def test_requests_give_the_answer_of_one_round_at_a_time(concurrency, tmp_path):
+    path = tmp_path / "race.jsonl"
+    fails, grader, again = (Grader(VALUES, k, fails=lambda count, k=k: k == 0 and count > 90) for k in range(3))
+    with pytest.raises(ConnectionError, match="no answer") as caught:
+        go(fails, concurrency=concurrency, journal=path, retries=0)
+    result = go(grader, concurrency=concurrency, journal=path)
+    same_answer(result, expected())
+    assert grader.most <= concurrency and not set(grader.asked) & set(written(path, "round")[:len(fails.answered)])
+    same_answer(go(again, journal=path), expected())
+    assert not again.asked
+    same_answer(go(Grader(VALUES), race=caught.value.race), expected())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_killed_process_goes_on_and_asks_again_only_what_had_no_answer(tmp_path):
+    path = tmp_path / "race.jsonl"
+    asked = killed("race=fr.BettingRace(4, delta=0.02, support=(0, 1)), concurrency=16", path, tmp_path / "asked", 120)
+    kept = written(path, "round")
+    assert len(asked) == 120 and len(kept) >= 120 - 16 and expected().pulls.sum() > 120
+    grader = Grader(VALUES, 1)
+    same_answer(go(grader, journal=path), expected())
+    assert not set(grader.asked) & set(kept)
+    with pytest.raises(ValueError, match=r"is of another race: .*delta is 0\.02 there and 0\.1 here"):
+        go(Grader(VALUES), fr.BettingRace(4, delta=0.1, support=(0, 1)), journal=path)
+
+
+def test_a_budget_buys_whole_rounds_and_goes_on_with_a_larger_one():
+    for budget in (4, 60, 101):
+        race, grader = fr.BettingRace(4, delta=0.02, support=(0, 1)), Grader(VALUES)
+        result = go(grader, race, max_pulls=budget)
+        assert result.stopped_by == "max_pulls" and len(grader.asked) <= budget < len(grader.asked) + 4
+        assert result.pulls.sum() + result.n_unused == len(grader.asked)
+        alone = go(Grader(VALUES), concurrency=1, max_pulls=budget)
+        same_answer(alone, expected(budget))
+        assert alone.n_unused == 0
+        second = Grader(VALUES, 2)
+        same_answer(go(second, race), expected())
+        assert not set(second.asked) & set(grader.asked)
+    with pytest.raises(ValueError, match="max_pulls is 3; at least 4 is needed"):
+        go(Grader(VALUES), max_pulls=3)
