@@ -130,10 +130,12 @@ def group_blocks():
     """Two groups of two rows each, whose effects stand after one coefficient."""
     from fastrace._models._arrow import Arrow, Quadratic
     from fastrace._models._priors import JointPrior
+    from fastrace._models.grouping import Factor
 
     curvature = Arrow(np.eye(1), np.zeros((1, 2)), np.ones((2, 1, 1)), 1)
     prior = JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 3)
-    return (Quadratic(np.zeros(3), 0.0, np.zeros(3), curvature), prior, [0, 0, 1, 1], [0, 1], 1), {}
+    factor = Factor("group", np.array([0, 0, 1, 1], dtype=np.int32), ("0", "1"), 1, ("1",), True, (), None, False)
+    return (Quadratic(np.zeros(3), 0.0, np.zeros(3), curvature), prior, factor, [0, 1], 1), {}
 
 
 def scaled_inner():

@@ -1,4 +1,4 @@
-"""Sweeps over the effects of small groups: their twin, quadrature, many tiny groups, and resuming."""
+"""Sweeps over the effects of small groups: their twin, quadrature, many tiny groups, crossed ones, and resuming."""
 
 import copy
 import pickle
@@ -28,31 +28,58 @@ def table_of(rng, n_groups, slopes):
     return X, codes, y, mcmc.GLM(X, y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
 
 
-@pytest.mark.parametrize("slopes", [False, True])
-def test_a_step_with_a_sweep_is_its_twin(slopes):
-    rng = np.random.default_rng(SEED)
-    X, codes, y, model = table_of(rng, 5, slopes)
-    kernel = mcmc.SurrogateMetropolis(model)
-    q = 1 + slopes
-    assert kernel.describe()["groups_swept"] == 5 and kernel._swept.tolist() == list(range(5))
-    assert kernel._shifts.shape == (1, model.n_seen)
-    order = np.r_[2 : 2 + 5 * q, 0:2]
-    plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(5, [1.0] * q)]), order)
-    table = np.column_stack([X, *((X * (codes == g)[:, None])[:, :q] for g in range(5))])
+def as_twin(kernel, X, y, factors):
+    """A step of the twin as a function of its state and stream; the coordinates of each group's effects.
+
+    factors: codes and effects of a group, of which there are the first columns of X. All terms have the prior that
+    `table_of` gives them.
+    """
+    first, parts, sweeps = 2, [X], []
+    for codes, q in factors:
+        n = codes.max() + 1
+        parts += [(X * (codes == g)[:, None])[:, :q] for g in range(n)]
+        own = [np.arange(first + g * q, first + (g + 1) * q) for g in range(n)]
+        sweeps.append((own, lambda g, psi, codes=codes: terms(psi)[codes == g].sum()))
+        first += n * q
+    table, blocks = np.column_stack(parts), np.concatenate(sweeps[0][0])
+    prior = twin.Prior([2.0, 2.0], [(codes.max() + 1, [1.0] * q) for codes, q in factors])
+    plain = plain_inner(kernel, prior, np.r_[blocks, np.delete(np.arange(first), blocks)])
 
     def terms(psi):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi))
 
+    def step(theta, stream):
+        return twin.exact_step(plain, lambda psi: terms(psi).sum(), theta, stream, walks=kernel._walks,
+                               along=() if kernel._along is None else kernel._along, far=30.0, scalings=kernel._scalings,
+                               shifts=kernel._shifts, sweeps=sweeps)
+
+    assert np.abs(table @ kernel._shifts.T).max() < 1e-12
+    return step, [own for groups, _ in sweeps for own in groups]
+
+
+@pytest.mark.parametrize(("slopes", "crossed", "n_shifts"), [
+    (False, (), 1), (True, (), 2), (False, (1,), 2), (True, (2, 1), 5)])
+def test_a_step_with_sweeps_is_its_twin(slopes, crossed, n_shifts):
+    """`crossed`: effects of a group of each further factor."""
+    rng = np.random.default_rng(SEED)
+    X, codes, y, model = table_of(rng, 5, slopes)
+    factors = [(codes, 1 + slopes)] + [(rng.permutation(len(codes)) % 3, q) for q in crossed]
+    if crossed:
+        groups = {f"f{k}": mcmc.Groups(own, slopes=[1] if q == 2 else None, correlated=False)
+                  for k, (own, q) in enumerate(factors)}
+        model = mcmc.GLM(X, y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
+    kernel = mcmc.SurrogateMetropolis(model)
+    assert kernel.describe()["groups_swept"] == 5 + 3 * len(crossed)
+    assert kernel._shifts.shape == (n_shifts, model.n_seen)
+    step, own = as_twin(kernel, X, y, factors)
+
     state = kernel.init(np.r_[kernel.compressed.psi_hat, np.exp(kernel._phi_center)])
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     stream, theta = np.random.default_rng(3), state.position
-    own = [np.arange(2 + g * q, 2 + (g + 1) * q) for g in range(5)]
     moved = []
     for draw, accepted in zip(model.unconstrain(steps.draws), steps.accepted, strict=True):
         before = theta
-        theta, new = twin.exact_step(plain, lambda psi: terms(psi).sum(), theta, stream, walks=kernel._walks,
-                                     along=kernel._along, far=30.0, scalings=kernel._scalings, shifts=kernel._shifts,
-                                     groups=own, log_likelihood_of=lambda g, psi: terms(psi)[codes == g].sum())
+        theta, new = step(theta, stream)
         assert accepted == new
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
         moved.append([(theta[u] != before[u]).any() for u in own])
@@ -110,6 +137,35 @@ def test_many_groups_of_two_rows_mix():
     kernel = mcmc.SurrogateMetropolis(mcmc.GLM(np.ones((1000, 1)), y, groups=codes))
     trace = mcmc.sample(kernel, n_draws=2000, n_chains=4, rng=1, threads=1)
     assert kernel.describe()["groups_swept"] == 500 and np.max(trace.rhat()) < 1.05
+
+
+def test_effects_of_both_crossed_factors_mix():
+    """With sweeps over one factor alone, 33 to 77 of 1,000 draws of the other's effects were effective."""
+    rng = np.random.default_rng(SEED)
+    codes = [rng.permutation(800) % k for k in (160, 150)]
+    eta = -1.0 + sum(0.9 * rng.standard_normal(own.max() + 1)[own] for own in codes)
+    model = mcmc.GLM(np.ones((800, 1)), rng.poisson(np.exp(eta)), "poisson", groups=dict(zip("ab", codes, strict=True)))
+    kernel = mcmc.SurrogateMetropolis(model)
+    state, _ = kernel.run(rng, kernel.init(None, rng), 300, tune=True)
+    draws = kernel.run(rng, state, 1000)[1].draws
+    for f in model.factors:
+        assert np.mean([mcmc.effective_sample_size(draws[None, :, k]) for k in range(f.start, f.stop)]) > 200
+
+
+def test_coefficients_move_against_effects_where_rows_see_no_change():
+    """Of an intercept, of a slope that varies too, and of columns that are the same, or a slope, within groups."""
+    rng = np.random.default_rng(SEED)
+    codes = rng.permutation(np.repeat(np.arange(6), 8))
+    x, own = rng.standard_normal(48), rng.standard_normal(6)[codes]
+    X = np.column_stack([np.ones(48), x, own, x * own, x**2])
+    model = mcmc.GLM(X, rng.random(48) < 0.5, groups=mcmc.Groups(codes, slopes=[1]))
+    kernel = mcmc.SurrogateMetropolis(model)
+    shifts = kernel._shifts_of_coefficients()
+    effects = model.factors[0].values(X, slice(0, 48))
+    assert [np.flatnonzero(way[:5]).tolist() for way in shifts] == [[0], [1], [2], [3]]
+    for way in shifts:
+        seen = X @ way[:5] + (effects * way[5 : 5 + 12].reshape(6, 2)[codes]).sum(axis=1)
+        assert np.abs(way[5:]).max() > 0.01 and np.abs(seen).max() < 1e-12
 
 
 def test_chains_with_sweeps_go_on_bit_for_bit_in_turns_or_threads():

@@ -98,7 +98,7 @@ def test_simulation_based_calibration_where_groups_have_flat_sides(case, fits, d
     for _ in range(fits):
         model, theta = case(rng)
         kernel = mcmc.SurrogateMetropolis(model)
-        swept += kernel._swept is not None
+        swept += len(kernel._swept) > 0
         _, steps = kernel.run(rng, kernel.init(theta), draws * 12)
         ranks.append((steps.draws[11::12] < theta).sum(axis=0))
     assert swept > 0.3 * fits

@@ -59,6 +59,13 @@ def test_algebra_is_that_of_the_dense_matrix(name, number):
     A = arrow.to_dense()
     np.testing.assert_array_equal(A, A.T)
     np.testing.assert_array_equal(arrow.diagonal(), np.diag(A))
+    for first, last in ((0, arrow.start), (arrow.start, arrow.dim - arrow.n_dense + arrow.start),
+                        (arrow.dim - arrow.n_dense + arrow.start, arrow.dim)):
+        places = np.arange(first, last, arrow.width)
+        places = places[places + arrow.width <= last]
+        parts = [A[i : i + arrow.width, i : i + arrow.width] for i in places]
+        found = arrow.blocks_at(places, arrow.width)
+        np.testing.assert_array_equal(found, np.reshape(parts, found.shape))
     x = rng.standard_normal(arrow.dim)
     np.testing.assert_allclose(arrow.times(x), A @ x, rtol=1e-12, atol=1e-12)
     factor = ArrowFactor(arrow, layout)

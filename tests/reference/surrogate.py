@@ -240,13 +240,14 @@ def sweep(inner, groups, log_likelihood_of, theta, rng):
 
 
 def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=None, along=(), far=1.0, scalings=(),
-               n_walked=None, shifts=(), groups=(), log_likelihood_of=None):
+               n_walked=None, shifts=(), sweeps=()):
     """One step decided by all rows: R is the log-likelihood less its expansion. The next state, and if it is new.
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
     With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
     of them are longer, and phi moves given psi after each. Then scales move with their effects, whose exponents and
-    steps are rows of `scalings`; then come plain steps along `shifts`, and a sweep over groups with a move of phi.
+    steps are rows of `scalings`; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor
+    its groups, and the log-likelihood of them.
     """
     n = inner.prior.n_seen
 
@@ -298,8 +299,9 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
         level, new = -rng.standard_exponential(), theta.copy()
         new[:n] += rng.standard_normal() * way
         theta = new if whole(new) - whole(theta) > level else theta
-    if len(groups):
+    for groups, log_likelihood_of in sweeps:
         theta = sweep(inner, groups, log_likelihood_of, theta, rng)
+    if len(sweeps):
         rng.bit_generator.random_raw()
         rng.standard_exponential()
         theta = np.r_[theta[:n], inner.move_hyper(theta[:n], theta[n:], rng)]

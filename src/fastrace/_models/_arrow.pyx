@@ -133,6 +133,23 @@ cdef class Arrow:
         out[inside] = np.diagonal(self.blocks, axis1=1, axis2=2).ravel()
         return out
 
+    def blocks_at(self, places, width):
+        """Blocks of the matrix on its diagonal that begin at `places`, shape (len(places), width, width).
+
+        Each lies within a block or among the dense coordinates.
+        """
+        guard_check_built(&self.guard, self)
+        inside = self.n_blocks * self.width
+        out = np.empty((len(places), width, width))
+        for block, place in zip(out, places, strict=True):
+            if self.start <= place < self.start + inside:
+                g, i = divmod(place - self.start, self.width)
+                block[:] = self.blocks[g, i:i + width, i:i + width]
+            else:
+                i = place if place < self.start else place - inside
+                block[:] = self.dense[i:i + width, i:i + width]
+        return out
+
     def times(self, x):
         """The product with a vector, shape (dim,)."""
         cdef cnp.ndarray vector = _vector(x, self.dim), out = np.empty(self.dim)

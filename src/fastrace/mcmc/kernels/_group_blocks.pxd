@@ -24,6 +24,7 @@ cdef class GroupBlocks:
     cdef guard_t guard
     cdef readonly Py_ssize_t n_groups, n_rows, width
     cdef readonly bint in_order                 # whether the rows are 0, 1, ... n_rows - 1
+    cdef readonly GroupBlocks following         # of another factor, which is swept next, or None
     cdef readonly Quadratic surrogate, near     # the expansion that rewards leave out; and with what moves add to it
     cdef JointPrior prior
     cdef Py_ssize_t first_precision             # of the effects, among what `prior.conditional` gives

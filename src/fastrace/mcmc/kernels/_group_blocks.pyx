@@ -39,31 +39,35 @@ cdef class GroupBlocks:
     Parameters
     ----------
     surrogate : Quadratic
-        What the chain's rewards, those of an `Expanded`, leave out of the log-likelihood; its curvature has one block
-        for each group.
+        What the chain's rewards, those of an `Expanded`, leave out of the log-likelihood. Its curvature is 0 between
+        effects of different groups.
     prior : JointPrior
         Copied. Effects are normal about 0 given the hyperparameters.
-    codes : ndarray of int, shape (n_rows,)
-        Group of each row.
+    factor : Factor
+        The group of each row, and where the effects are.
     groups : ndarray of int, ascending
         Those to sweep over; each has rows.
     first_precision : int
         Where the precision of the effects begins among those of the prior.
     tilt, bend : ndarray of shape (n_seen,) and Arrow, or None
         Added to gradient and curvature of what is proposed from, but not of what is decided by.
+    following : GroupBlocks, optional
+        Of another factor, to be swept after this one.
     """
 
     def __cinit__(self):
         guard_await(&self.guard, 0)
 
-    def __init__(self, Quadratic surrogate not None, JointPrior prior not None, codes, groups, first_precision,
-                 tilt=None, Arrow bend=None):
+    def __init__(self, Quadratic surrogate not None, JointPrior prior not None, factor, groups, first_precision,
+                 tilt=None, Arrow bend=None, GroupBlocks following=None):
         cdef Arrow curvature = surrogate.curvature
-        cdef Py_ssize_t n = surrogate.dim, q = curvature.width
+        cdef Py_ssize_t n = surrogate.dim, q = factor.width
         cdef double *number
         guard_check_built(&surrogate.guard, surrogate)
-        groups, codes = np.asarray(groups, dtype=np.intp), np.asarray(codes)
-        counts = np.bincount(codes, minlength=curvature.n_blocks)[groups]
+        if following is not None:
+            guard_check_built(&following.guard, following)
+        groups, codes = np.asarray(groups, dtype=np.intp), np.asarray(factor.codes)
+        counts = np.bincount(codes, minlength=factor.n_groups)[groups]
         if prior.n_seen != n or not len(groups) or not counts.all():
             raise ValueError(f"the prior is of {prior.n_seen} parameters that rows see, and the surrogate of {n}; "
                              f"{len(groups)} groups have {counts.tolist()} rows, and each needs one")
@@ -71,15 +75,15 @@ cdef class GroupBlocks:
         order = np.argsort(codes, kind="stable")
         order = order[np.isin(codes[order], groups)]
         self._rows, self._ends = order.astype(np.int64), np.cumsum(counts).astype(np.intp)
-        self._places = (curvature.start + groups * q).astype(np.intp)
+        self._places = (factor.start + groups * q).astype(np.intp)
         self.n_groups, self.n_rows, self.width = len(groups), len(order), q
         self.in_order = np.array_equal(order, np.arange(len(codes)))
         self.surrogate = surrogate.shared()
         lean = np.zeros(n) if tilt is None else np.asarray(tilt, dtype=np.float64)
         self.near = Quadratic(surrogate.center, surrogate.value, surrogate.gradient + lean, added(curvature, bend))
-        self._blocks = np.ascontiguousarray(curvature.blocks[groups])
-        self._near_blocks = np.ascontiguousarray(self.near.curvature.blocks[groups])
-        self.prior, self.first_precision = prior.copy(), first_precision
+        self._blocks = curvature.blocks_at(self._places, q)
+        self._near_blocks = self.near.curvature.blocks_at(self._places, q)
+        self.prior, self.first_precision, self.following = prior.copy(), first_precision, following
         self._memory = np.zeros(4 * n + prior.n_precision + 2 * self.n_groups + 2 * self.n_rows + q * q + 2 * q)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.gap, self.slope, self.near_slope = number, number + n, number + 2 * n, number + 3 * n
@@ -188,4 +192,8 @@ cdef class GroupBlocks:
         chain.moved_by(total)
         chain.step.n_read = self.n_rows
         chain.step.n_looks = 1
+        if self.following is not None:
+            self.following.sweep(chain, bits)
+            chain.step.n_read += self.n_rows
+            chain.step.n_looks += 1
         return 0

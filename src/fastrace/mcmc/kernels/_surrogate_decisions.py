@@ -113,7 +113,7 @@ class DecidedByRows(OnSurrogate, Racing):
     @property
     def walks_along_rows(self) -> bool:
         """Whether sweeps over groups, or random walks decided by all rows, follow each step."""
-        return self.decision == "exact" and (self._along is not None or self._swept is not None)
+        return self.decision == "exact" and (self._along is not None or bool(self._swept))
 
     def _mend_refusals(self) -> None:
         """Where decisions by all rows refuse most moves: sweeps over groups, or walks along the worst of few rows.
@@ -122,9 +122,9 @@ class DecidedByRows(OnSurrogate, Racing):
         normal factors.
         """
         model: Any = self.model
-        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled or self._swept is not None:
+        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled or self._swept:
             return
-        grouped = self._block_factor is not None and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW
+        grouped = bool(model.factors) and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW
         if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, trajectories_of
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
-from fastrace.mcmc.models._sites import MOST_OF_FEW, READ, STEP, Sites, flat_effects, replaced, walks_of_effects
+from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 Array = NDArray[np.float64]
@@ -45,6 +46,7 @@ FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of 
 FLAT_ROWS = 20_000  # and of groups with a flat side: their tails need walks, which all rows decide
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
+SAME = 1e-12  # of a column's largest value, by which rounding may move it
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
@@ -72,7 +74,7 @@ class OnSurrogate(RowKernel):
     _walks: Array | None = None
     _scaled = False  # whether a learned scale moves with the hyperparameters
     _shifts: Array | None = None  # directions that rows do not see
-    _swept: NDArray[np.intp] | None = None  # groups whose effects move group by group
+    _swept: tuple[tuple[int, NDArray[np.intp]], ...] = ()  # numbers of factors, with groups that move one by one
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
 
     def _compress(self, psi_hat: Any) -> Compressed:
@@ -145,7 +147,7 @@ class OnSurrogate(RowKernel):
         if self.inner == "normal" and grouped and not model.learns_scale:
             self._tilt, self._bend, sites = self._better(flat)
         if flat is not None:
-            self._walk_where_flat(flat, sites)
+            self._walk_where_flat(sites)
         if self.inner == "hmc":
             return
         s, m = self.compressed.curvature.n_dense, self.compressed.n_seen
@@ -208,28 +210,21 @@ class OnSurrogate(RowKernel):
             self._along, self._stay = sites.walks, sites.effects
         return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend, sites
 
-    def _walk_where_flat(self, flat: NDArray[np.intp], sites: Sites | None) -> None:
-        """Sweeps over groups, and random walks of rows and effects that no sweep moves, where rows are few."""
-        if self._scaled:
-            return
-        walks = np.empty((0, self.compressed.n_seen))
-        self._sweep_groups()
-        if sites is not None:
-            walks = sites.walks if self._swept is None else sites.walks[sites.alone]
-            flat = flat[sites.effects[flat] == 0.0]
-        if self._stay is not None:
-            flat = flat[self._stay[flat] == 0.0]
-        more = walks_of_effects(self.compressed.factor(), flat[: max(0, MOST_OF_FEW - len(walks))])
-        self._along = np.vstack([walks, more])
+    def _walk_where_flat(self, sites: Sites | None) -> None:
+        """Sweeps over groups, and random walks of rows that no sweep moves, where rows are few."""
+        if not self._scaled:
+            self._sweep_groups()
+            self._along = None if sites is None else sites.walks[sites.alone]
 
     def _sweep_groups(self) -> None:
-        """Effects of the curvature's blocks move group by group, and scales and intercepts together with effects."""
-        factor = self._block_factor
-        self._shifts, self._scalings = self._shifts_of_intercepts(), self._scalings_of_effects()
-        if factor is not None:
-            counts = np.bincount(factor.codes, minlength=factor.n_groups)
-            self._swept, self._stay = np.flatnonzero(counts), np.zeros(self.compressed.n_seen)
-            self._stay[factor.start : factor.start + len(counts) * factor.width] = np.repeat(counts > 0, factor.width)
+        """Effects move group by group, and scales and intercepts together with effects."""
+        model: Any = self.model
+        self._shifts, self._scalings = self._shifts_of_coefficients(), self._scalings_of_effects()
+        counts = [np.bincount(f.codes, minlength=f.n_groups) for f in model.factors]
+        self._swept = tuple((k, np.flatnonzero(own)) for k, own in enumerate(counts))
+        self._stay = np.zeros(self.compressed.n_seen)
+        for f, own in zip(model.factors, counts, strict=True):
+            self._stay[f.start : f.stop] = np.repeat(own > 0, f.width)
 
     @property
     def _few_rows(self) -> bool:
@@ -241,17 +236,25 @@ class OnSurrogate(RowKernel):
         """Directions that a step walks along; None: all."""
         return max(2, READ // self.model.n_rows) if self._few_rows else None
 
-    def _shifts_of_intercepts(self) -> Array:
-        """Steps of an intercept against the effects of all groups: rows see no change, and only the prior holds it."""
+    def _shifts_of_coefficients(self) -> Array:
+        """Steps of a coefficient against the effects of all groups: rows see no change, and only the prior holds it.
+
+        There are such where a column is an effect's values times a number for each group: of an intercept, of a slope
+        that varies too, and of a column that is the same in all rows of a group.
+        """
         model: Any = self.model
         out: list[Array] = []
-        metric, layout = self.compressed.metric(), model._layout()
-        for j in filter(layout.constant, range(model.n_columns)):
-            for f in model.factors:
-                if f.intercept and layout.means[j] != 0.0:
+        metric, X = self.compressed.metric(), model._glm.X
+        for f in model.factors:
+            values = f.values(X, slice(0, model.n_rows))
+            for j, k in itertools.product(range(model.n_columns), range(f.width)):
+                x = X[:, [j]]
+                x = np.ravel(x.toarray() if hasattr(x, "toarray") else x)
+                squares = np.bincount(f.codes, np.square(values[:, k]), f.n_groups)
+                times = np.bincount(f.codes, x * values[:, k], f.n_groups) / np.where(squares > 0.0, squares, 1.0)
+                if x.any() and np.abs(x - times[f.codes] * values[:, k]).max() <= SAME * np.abs(x).max():
                     way = np.zeros(model.n_seen)
-                    way[j] = 1.0 / layout.means[j]
-                    way[f.start : f.start + f.n_groups * f.width : f.width] = -1.0
+                    way[j], way[f.start + k : f.stop : f.width] = 1.0, -times
                     out.append(STEP / math.sqrt(float(way @ metric.times(way))) * way)
         return np.reshape(out, (-1, self.compressed.n_seen))
 
@@ -318,21 +321,14 @@ class OnSurrogate(RowKernel):
                            stay=self._stay)
 
     def _group_blocks(self) -> GroupBlocks | None:
-        """What sweeps over groups' effects, with working memory of its own."""
-        if self._swept is None:
-            return None
-        model, prior = self.model, self.compressed.prior
-        assert isinstance(model, GLM)
-        factor, sizes = self._block_factor, [len(prior.given[0])]
-        sizes += [f.n_groups * f.width**2 for f in model.factors[: model.factors.index(factor)]]
-        return GroupBlocks(self.compressed.quadratic, prior, factor.codes, self._swept, sum(sizes), self._tilt,
-                           self._bend)
-
-    @property
-    def _block_factor(self) -> Any:
-        """The factor whose groups are blocks of the curvature; None if there is none."""
-        arrow = self.compressed.curvature
-        return next((f for f in getattr(self.model, "factors", ()) if arrow.n_blocks and f.start == arrow.start), None)
+        """What sweeps over groups' effects, factor by factor, with working memory of its own; None if nothing does."""
+        model: Any = self.model
+        prior, out = self.compressed.prior, None
+        for k, groups in reversed(self._swept):
+            first = len(prior.given[0]) + sum(f.n_groups * f.width**2 for f in model.factors[:k])
+            out = GroupBlocks(self.compressed.quadratic, prior, model.factors[k], groups, first, self._tilt,
+                              self._bend, out)
+        return out
 
     def _draw(self, rng: np.random.Generator) -> Array:
         """Nearly a draw from the surrogate, on the scale on which a chain moves."""

@@ -141,12 +141,13 @@ class SurrogateMetropolis(DecidedByRows):
     There are such sweeps, one a step, where all rows are read and a pilot of 100 steps accepts at most 40 of them, or
     some effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far
     as the scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once
-    more, each scale moves together with its effects, and an intercept against the effects of all groups, which no row
-    sees. In three moves in four of the others the effects stay as they are, standardised given all else. With several
-    factors, the sweep is over the one with the most effects; each effect of the others that has a flat side has a walk
-    of its own. Half of the walks are longer, by up to 30 times. There are up to 64 of them. Where all would read more
-    than 4096 rows a step, each step makes as many as do not, at least two, along directions drawn at random.
-    ``describe()`` says how many groups are swept.
+    more, each scale moves together with its effects, and a coefficient against the effects of all groups where no row
+    sees it: an intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
+    In three moves in four of the others the effects stay as they are, standardised given all else. With several
+    factors, there is a sweep over each. A row with a flat side in a group of several has a walk of its own. Half of the
+    walks are longer, by up to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step,
+    each step makes as many as do not, at least two, along directions drawn at random. ``describe()`` says how many
+    groups are swept.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -300,8 +301,8 @@ class SurrogateMetropolis(DecidedByRows):
         own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
         if self.inner == "hmc":
             own |= {"step": self._trajectories.step, "length": self._trajectories.length}
-        if self._swept is not None:
-            own["groups_swept"] = len(self._swept)
+        if self._swept:
+            own["groups_swept"] = sum(len(groups) for _, groups in self._swept)
         return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
 
     # States.

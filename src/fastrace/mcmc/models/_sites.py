@@ -14,7 +14,7 @@ from fastrace.mcmc.models._rows import CHUNK
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["Sites", "flat_effects", "held_apart", "left_of_rows", "matched", "replaced", "walks_of_effects"]
+__all__ = ["Sites", "flat_effects", "held_apart", "left_of_rows", "matched", "replaced"]
 
 Array = NDArray[np.float64]
 
@@ -157,15 +157,6 @@ def flat_effects(model: GLM, hat: Array) -> NDArray[np.intp]:
             ends = np.fmax(model._log_likelihoods(hat + far), model._log_likelihoods(hat - far))
         falls[some] = np.where(np.isnan(ends) | (ends == here), np.inf, here - ends)
     return np.argsort(falls, kind="stable")[: int((falls < FALL).sum())]
-
-
-def walks_of_effects(factor: ArrowFactor, places: NDArray[np.intp]) -> Array:
-    """Steps of random walks of single effects."""
-    out = np.zeros((len(places), factor.base.dim))
-    for row, place in zip(out, places, strict=True):
-        row[place] = 1.0
-        row[place] = STEP * math.sqrt(float(factor.solve(row)[place]))
-    return out
 
 
 def _sums(f: Any, values: Array) -> Array:
