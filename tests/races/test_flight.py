@@ -362,7 +362,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, threads):
 @pytest.mark.parametrize(("answer", "error", "said"), [
     ("yes", TypeError, "gave 'yes'; a number is needed"),
     ([1.0], TypeError, r"gave \[1.0\]; a number is needed"),
-    (None, ValueError, "on row .* is nan"),
+    (None, ValueError, "on row .* is missing: .* gave None;"), (float("nan"), ValueError, "missing: .* gave nan;"),
     (1.5, ValueError, r"arm 2 is 'c': .* is 1.5, outside support"),
 ])
 def test_a_bad_answer_is_refused_and_does_not_get_into_the_journal(tmp_path, answer, error, said):

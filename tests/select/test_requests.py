@@ -122,6 +122,7 @@ def test_the_journal_of_another_rule_is_refused_by_what_differs(tmp_path, other,
 @pytest.mark.parametrize(("line", "said"), [
     ('{"row": 5, "arm": 1, "reward": 1.0}', "a pull below"), ('{"pull": -1, "arm": 1, "reward": 1.0}', "a pull below"),
     ('{"pull": 5, "arm": 4, "reward": 1.0}', "an arm below 4"),
+    (f'{{"pull": {(1 << 62) - 1}, "arm": 1, "reward": 1.0}}', "a pull below 1[0-9]{6}, whole numbers"),
     ('{"pull": 0, "arm": 1, "reward": 7.0}', "on pull 0 is 7, and an earlier line"),
     ('{"pull": 5000, "arm": 1, "reward": 7.0}', "reward 5000 of arm 1 is 7.0, outside support"),
 ])
@@ -182,7 +183,7 @@ def test_missing_answers_are_those_of_a_table_with_nan(tmp_path, missing):
 
 
 @pytest.mark.parametrize(("answer", "error", "said"), [
-    ("yes", TypeError, "gave 'yes'; a number is needed"), (None, ValueError, "arm 2 on pull .* is nan"),
+    ("yes", TypeError, "gave 'yes'; a number is needed"), (None, ValueError, "arm 2 on pull .* is missing: .* None"),
     (1.5, ValueError, r"arm 2 is 'c': reward [0-9]+ of arm 2 is 1.5, outside support"),
 ])
 def test_a_bad_answer_is_refused_and_does_not_get_into_the_journal(tmp_path, answer, error, said):
@@ -296,3 +297,32 @@ def test_an_unknown_argument_beside_a_rule_is_called_so(options):
         go(Grader(VALUES), **options)
     with pytest.raises(TypeError, match="a function of arm and pull is needed"):
         go(3)
+
+
+@pytest.mark.parametrize("limit", [asyncio.wait_for, None])
+def test_a_race_that_took_too_long_stands_behind_the_time_out(limit):
+    grader = Grader(VALUES)
+
+    async def slow(arm, pull):
+        if len(grader.answered) > 60:
+            await asyncio.sleep(60)
+        return await grader(arm, pull)
+
+    async def in_time():
+        if limit is not None:
+            return await limit(fr.race_async(slow, race=fr.LUCB(4, 1, 0.02)), 0.2)
+        async with asyncio.timeout(0.2):
+            return await fr.race_async(slow, race=fr.LUCB(4, 1, 0.02))
+
+    with pytest.raises(TimeoutError) as caught:
+        asyncio.run(in_time())
+    race, second = caught.value.__cause__.race, Grader(VALUES)
+    assert race.n_pulls > 0
+    agrees(go(second, race=race))
+    assert not set(second.asked) & set(grader.answered)
+
+
+@pytest.mark.parametrize("journal", [7, 1.5, b"race.jsonl"])
+def test_a_journal_that_is_no_path_is_refused_in_words(journal):
+    with pytest.raises(TypeError, match="journal is .*; the path of a file is needed"):
+        go(Grader(VALUES), journal=journal)

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastrace._base._checks import MOST_PULLS, shown
+from fastrace._base._checks import shown
 
 try:
     import fcntl
@@ -24,6 +24,7 @@ except ImportError:             # Windows: two processes on one journal are not 
 
 VERSION = 1
 BEGINNING = b'{"fastrace":'
+FARTHEST, FIRST = 100, 10_000   # of one line in so many at least, and of so many more, a pull is in the file
 Rewards = dict[int, dict[int, float]]       # by row or pull, and arm
 
 
@@ -37,7 +38,10 @@ class Journal:
     def __init__(
         self, path: str | os.PathLike[str], race: dict[str, Any], fresh_seed: dict[str, Any] | None = None
     ) -> None:
-        self.path = Path(path)
+        try:
+            self.path = Path(path)
+        except TypeError:
+            raise TypeError(f"journal is {shown(path)}; the path of a file is needed") from None
         self.race = race
         self.unit = "row" if "n_rows" in race else race.get("unit", "pull")
         self.rewards: Rewards = {}
@@ -120,7 +124,8 @@ class Journal:
                              f"the journal to go on with its race")
 
     def _read(self, lines: list[bytes]) -> None:
-        n_arms, n_rows, unit = self.race["n_arms"], self.race.get("n_rows", MOST_PULLS), self.unit
+        n_arms, unit = self.race["n_arms"], self.unit
+        n_rows = self.race.get("n_rows", FARTHEST * (len(lines) + FIRST))
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)

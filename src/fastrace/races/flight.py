@@ -101,8 +101,10 @@ async def race_async(
         rewards taken. Cancellation and Ctrl-C abandon requests that can be cancelled, and wait for those in threads.
         Every such exception has the race with all that has been answered as its attribute ``race``:
         ``error.race.result()`` is what is known, and ``race_async(evaluate, race=error.race)`` goes on and asks for
-        nothing twice. After Ctrl-C, `asyncio.run` raises a KeyboardInterrupt of its own, with that exception as its
-        ``__context__``; a race that you made yourself and gave as `race` has it all, too.
+        nothing twice. What asyncio raises in its place has that exception behind it: the TimeoutError of
+        `asyncio.wait_for` and `asyncio.timeout` as its ``__cause__``, so that ``error.__cause__.race`` is the race, and
+        the KeyboardInterrupt of `asyncio.run` after Ctrl-C as its ``__context__``. A race that you made yourself and
+        gave as `race` has it all, too.
 
     Notes
     -----
@@ -350,7 +352,8 @@ class _Crew:
     async def _answer(self, arm: int, row: int) -> None:
         for attempt in range(self.retries + 1):
             try:
-                value = _number(await self._request(arm, row), arm, row)
+                found = await self._request(arm, row)
+                value = _number(found, arm, row)
                 break
             except _AnswerError:
                 raise
@@ -362,8 +365,8 @@ class _Crew:
                 # Where all fails from the beginning, the function is at fault and not the answer.
                 if not self.flight.missing or not self.answered and self.failed >= max(len(self.workers), MANY):
                     raise
-                value = math.nan
-        self._take(arm, row, value)
+                found, value = None, math.nan
+        self._take(arm, row, value, found)
 
     async def _request(self, arm: int, row: int) -> Any:
         if self.pool is None:
@@ -387,17 +390,21 @@ class _Crew:
             elif thread is not None:                            # nothing stops a thread: keep what it was paid for
                 found = await thread
                 if not inspect.isawaitable(found):
-                    self._take(arm, row, _number(found, arm, row))
+                    self._take(arm, row, _number(found, arm, row), found)
             raise
 
-    def _take(self, arm: int, row: int, value: float) -> None:
-        """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused."""
+    def _take(self, arm: int, row: int, value: float, found: Any) -> None:
+        """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused.
+
+        `found` is what came, of which `value` is the number.
+        """
         core = self.race._compiled_race()
         with _checks.named_arms(self.race._names, core):
             if math.isnan(value) and not self.flight.missing:
                 raise _checks.arm_error(core, arm, (
-                    f"the reward of arm {arm} on {self.flight.unit} {row} is nan: evaluate({arm}, {row}) gave None "
-                    f"or nan; a number is needed, or, where answers may be missing, missing='drop' or missing='worst'"))
+                    f"the reward of arm {arm} on {self.flight.unit} {row} is missing: evaluate({arm}, {row}) gave "
+                    f"{'None' if found is None else 'nan'}; a number is needed, or, where answers may be missing, "
+                    f"missing='drop' or missing='worst'"))
             self.flight.check(np.array([value]), np.array([arm]), np.array([row]))
             if self.journal is not None:
                 self.journal.add(arm, row, value)
