@@ -49,9 +49,9 @@ def as_twin(kernel, X, y, factors):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi))
 
     def step(theta, stream):
-        return twin.exact_step(plain, lambda psi: terms(psi).sum(), theta, stream, walks=kernel._walks,
-                               along=() if kernel._along is None else kernel._along, far=30.0, scalings=kernel._scalings,
-                               shifts=kernel._shifts, sweeps=sweeps)
+        along = () if kernel._along is None else kernel._along
+        return twin.exact_step(plain, lambda psi: terms(psi).sum(), theta, stream, walks=kernel._walks, along=along,
+                               far=30.0, scalings=kernel._scalings, shifts=kernel._shifts, sweeps=sweeps)
 
     assert np.abs(table @ kernel._shifts.T).max() < 1e-12
     return step, [own for groups, _ in sweeps for own in groups]
