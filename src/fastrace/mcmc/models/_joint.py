@@ -59,7 +59,8 @@ class Layout:
     `row_noise` the standard deviation of what one observation says of its predictor. `owners` are the columns that
     several parameters belong to, one for each, by which a prior may name all of them; `given` are the priors that stand
     in place of weakly informative ones. Columns of predictors of their own stand one after the other, `width` for each;
-    0 where there is one predictor.
+    0 where there is one predictor. `pooled` are effects of groups that are columns: the name of their standard
+    deviation, where they stand, and the prior of that deviation.
     """
 
     columns: tuple[str, ...]
@@ -74,6 +75,12 @@ class Layout:
     owners: tuple[str, ...] = ()
     given: tuple[Normal, ...] = ()
     width: int = 0
+    pooled: tuple[tuple[str, tuple[int, ...], Scale], ...] = ()
+
+    @property
+    def effects(self) -> frozenset[int]:
+        """Columns that are effects of groups."""
+        return frozenset(j for _, members, _ in self.pooled for j in members)
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
@@ -94,9 +101,9 @@ class Layout:
         what the joint density is besides; None where the other columns are centred.
         """
         prior, first = self.weak(j), j - j % (self.width or len(self.columns))
-        means, spread = np.zeros(len(self.columns)), 0.0
+        means, spread, effects = np.zeros(len(self.columns)), 0.0, self.effects
         for k in range(first, first + (self.width or len(self.columns))):
-            if not self.constant(k):
+            if not (self.constant(k) or k in effects):
                 means[k] = self.means[k]
                 spread = math.hypot(spread, float(self.weak(k).sd) * self.means[k] / self.means[j])  # type: ignore[arg-type]
         if spread <= _CENTRED * float(prior.sd):  # type: ignore[arg-type]
@@ -230,21 +237,24 @@ class _Builder:
 def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
     """The priors of all columns; returned is what weak ones of intercepts add to independent densities."""
     layout = builder.layout
-    everything = range(len(layout.columns))
+    everything, effects = range(len(layout.columns)), layout.effects
     found: dict[int, Coefficient] = {}
     if isinstance(prior, Mapping):
         for key, own in prior.items():
             named = [j for j in everything if key in (layout.columns[j], *layout.owners[j : j + 1])]
             if not named and key == INTERCEPT:
-                named = [j for j in everything if layout.constant(j)]
+                named = [j for j in everything if layout.constant(j) and j not in effects]
             if not named:
                 raise ValueError(f"prior names {key!r}; the columns are {', '.join(map(repr, layout.columns))}, and "
                                  f"{INTERCEPT!r} is a constant one")
             found |= builder.assign(own, named, str(key))
     elif prior is not None:
         shrinks = isinstance(prior, Horseshoe) or isinstance(getattr(prior, "sd", getattr(prior, "scale", 0)), Scale)
-        own = [j for j in everything if not (shrinks and layout.constant(j))]
+        own = [j for j in everything if not (j in effects or (shrinks and layout.constant(j)))]
         found |= builder.assign(prior, own, "coefficients")
+    for called, members, scale in layout.pooled:
+        number = builder.pool(("shared", scale.triple()), [called])
+        found |= dict.fromkeys([j for j in members if j not in found], ("normal", 0.0, 1.0, 0.0, number))
     parts: dict[int, QuadraticPart | None] = {}  # by predictor: one has one intercept
     for j in everything:
         if j in found:

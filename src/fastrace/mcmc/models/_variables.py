@@ -52,16 +52,28 @@ def glm_variables(
 
 
 def softmax_variables(
-    names: Sequence[str], columns: Sequence[str], n_classes: int
+    names: Sequence[str], columns: Sequence[str], n_classes: int, factors: Sequence[tuple[str, Sequence[str]]] = ()
 ) -> tuple[Variable, ...]:
-    """Of a `Softmax`: a variable for each column, along the classes but the first."""
-    p, classes = len(columns), ("class", range(1, n_classes))
-    width = p * (n_classes - 1)
-    if _unnamed(columns):
-        out = [shaped("theta", range(width), [classes, ("column", columns)])]
+    """Of a `Softmax`: a variable for each column, along the classes but the first.
+
+    Effects of `factors`, names with levels, are the last columns, and their deviations the last hyperparameters.
+    """
+    p, free, classes = len(columns), n_classes - 1, ("class", range(1, n_classes))
+    width, first = p * free, p - sum(len(levels) for _, levels in factors)
+    last = len(names) - free * len(factors) if len(names) > width else width
+    if _unnamed(columns[:first]):
+        grid = np.arange(width).reshape(free, p)[:, :first]
+        out = [shaped("theta", grid, [classes, ("column", columns[:first])])]
     else:
-        out = [shaped(column, range(j, width, p), [classes]) for j, column in enumerate(columns)]
-    return _different([*out, *_hyperparameters(names, width)], names)
+        out = [shaped(column, range(j, width, p), [classes]) for j, column in enumerate(columns[:first])]
+    sds = []
+    for k, (name, levels) in enumerate(factors):
+        places = np.arange(width).reshape(free, p).T[first : first + len(levels)]
+        out.append(shaped(f"1|{name}", places, [(f"{name}__factor_dim", levels), classes]))
+        first += len(levels)
+        if last < len(names):
+            sds.append(shaped(f"1|{name}_sigma", range(last + k * free, last + (k + 1) * free), [classes]))
+    return _different([*out, *_hyperparameters(names[:last], width), *sds], names)
 
 
 def _unnamed(columns: Sequence[str]) -> bool:

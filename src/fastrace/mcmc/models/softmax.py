@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, hstack
 
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._softmax import SoftmaxSource, offset_table
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
+from fastrace._models.grouping import Factor, as_groups
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._joint import Layout, layout_of
@@ -23,6 +25,7 @@ from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
+from fastrace.mcmc.models.priors import HalfNormal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
 
@@ -32,6 +35,8 @@ Array = NDArray[np.float64]
 
 
 MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
+MOST_WITH_GROUPS = 500  # coefficients and effects, whose curvature is a dense matrix
+_EFFECTS = HalfNormal(2.5)
 
 
 class Softmax(_CompiledModel):
@@ -53,9 +58,16 @@ class Softmax(_CompiledModel):
         Added to each row's predictor of each class, such as the logarithms of how often classes were offered.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen, by its likelihood and by priors in units of the data, as in `GLM`.
+    groups : Groups, array_like, sequence or dict of these, optional
+        Grouping factors, as in `GLM`, of which intercepts alone vary: each group has an effect on each class but the
+        first. Those of a factor are normal with mean 0, with a standard deviation for each class: "1|clinic[3][2]" is
+        the effect of group "3" on class 2, and "sd(1|clinic)[2]" the standard deviation. They stand among the
+        coefficients of their class, after those of the columns of X. At most 500 coefficients and effects in all.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
-        a constant column. Flat by default.
+        a constant column. Flat by default, or "weak" where there are groups.
+    group_prior : prior of a scale, or dict of these by name of factor, optional
+        Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``.
     prior_mean, prior_sd, log_prior
         As in `GLM`; arrays have shape ((n_classes - 1) p,).
     shuffle : None, int, SeedSequence or Generator, optional
@@ -67,8 +79,8 @@ class Softmax(_CompiledModel):
     Raises
     ------
     ValueError
-        If shapes or pandas indexes disagree, `X` or `offset` is not finite, a class or a weight is out of range, or
-        priors are given in two ways.
+        If shapes or pandas indexes disagree, `X` or `offset` is not finite, a class or a weight is out of range, priors
+        are given in two ways, slopes vary among groups, or there are too many groups.
 
     Warns
     -----
@@ -109,7 +121,9 @@ class Softmax(_CompiledModel):
         *,
         offset: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        groups: Any = None,
         prior: Any = None,
+        group_prior: Any = None,
         prior_mean: ArrayLike = 0.0,
         prior_sd: ArrayLike = math.inf,
         log_prior: LogPrior | None = None,
@@ -123,7 +137,8 @@ class Softmax(_CompiledModel):
             first = labels[0]
             raise ValueError(f"y holds {first!r}; classes are whole numbers from 0 up. np.unique(y, "
                              f"return_inverse=True)[1] numbers labels, if these are of one type")
-        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights)
+        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=as_groups(groups) or None)
+        factors = tuple(rows.factors)
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
         counted_classes = n_classes is None
@@ -134,26 +149,53 @@ class Softmax(_CompiledModel):
                                  f"most classes have none. Classes are numbered from 0 without gaps: "
                                  f"np.unique(y, return_inverse=True)[1] are such numbers")
         self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
-        self.n_columns = rows.X.shape[1]
+        own = rows.X.shape[1]
+        self.n_columns = own + sum(factor.n_groups for factor in factors)
+        if factors:
+            self._require_intercepts(factors)
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
-        self._data = self._source(rows.X, rows.y, np.zeros((1, self._width)), beside)
+        self._data = self._source(_with_indicators(rows.X, factors), rows.y, np.zeros((1, self._width)), beside)
         self.shuffled = shuffle is not None
         if self.shuffled:
             self._row_order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
             self._data = self._taken(self._row_order)
         self._classes = self._data.rows.y.astype(np.int32)
         given = model_names(column_names(X)) if names is None else names
-        columns = _checks.arm_names(given, self.n_columns, "column")
+        columns = _checks.arm_names(given, own, "column")
         if columns is None:
-            columns = tuple(f"x{k}" for k in range(self.n_columns))
+            columns = tuple(f"x{k}" for k in range(own))
+        self._factors = tuple((factor.name, factor.levels) for factor in factors)
+        self._scales = tuple(_scale_of(factor.name, self._factors, group_prior) for factor in factors)
+        if group_prior is not None and not factors:
+            raise ValueError("group_prior was given, and the model has no groups: leave it out, or give groups")
+        columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
-        self._take_priors(prior)
+        self._take_priors("weak" if prior is None and group_prior is not None else prior, weak=bool(factors))
+        if self.joint_prior is None and not (self.prior_precision[list(self._shown_last)] > 0.0).all():
+            raise ValueError(f"the effects of groups {factors[0].name!r} have a flat prior, under which the posterior "
+                             f"is improper: leave prior_sd out, or give one that is finite for all {self.dim} "
+                             f"parameters")
         if counted_classes and self._empty():
             warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
                           f"prior alone then says what their parameters are", stacklevel=2)
+
+    def _require_intercepts(self, factors: Sequence[Factor]) -> None:
+        for factor in factors:
+            if factor.terms != ("1",):
+                raise ValueError(f"groups {factor.name!r} have effects on {', '.join(map(repr, factor.terms))}, and of "
+                                 f"a Softmax intercepts alone vary ('1'). Give Groups(codes) without slopes, and "
+                                 f"varying slopes as columns of X, one for each group: the slope's column times "
+                                 f"whether a row is in it, with a prior of its own such as "
+                                 f"{{'age in 3': mcmc.Normal(0.0, 1.0)}}")
+        if self._width > MOST_WITH_GROUPS:
+            sizes = ", ".join(f"{factor.n_groups} of {factor.name!r}" for factor in factors)
+            raise ValueError(f"groups ({sizes}) and columns make {self._width} coefficients and effects of "
+                             f"{self.n_classes - 1} classes; a Softmax with groups takes at most {MOST_WITH_GROUPS}, "
+                             f"since its curvature is dense. Merge small groups, or compare two classes at a time by "
+                             f"GLM(X, y, groups=...), whose effects may be many")
 
     def _empty(self) -> str:
         """Which classes have no row, in words; "" if none."""
@@ -183,13 +225,23 @@ class Softmax(_CompiledModel):
         return self._source(data.rows.X[rows], data.rows.y[rows], np.zeros((1, self._width)), beside)
 
     @property
+    def _effects(self) -> list[NDArray[np.intp]]:
+        """Where the effects of each factor stand, shape (classes but the first, groups)."""
+        table, counts = np.arange(self._width).reshape(-1, self.n_columns), [len(levels) for _, levels in self._factors]
+        return np.split(table[:, self.n_columns - sum(counts) :], np.cumsum(counts)[:-1], axis=1) if counts else []
+
+    @property
+    def _shown_last(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(int(j) for places in self._effects for j in places.ravel())
+
+    @property
     def _width(self) -> int:
         """Number of coefficients."""
         return (self.n_classes - 1) * self.n_columns
 
     def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
         columns = [name[: -len("[1]")] for name in names[: self.n_columns]]
-        return softmax_variables(names, columns, self.n_classes)
+        return softmax_variables(names, columns, self.n_classes, self._factors)
 
     def _layout(self) -> Layout:
         """Of the coefficients, class by class."""
@@ -197,15 +249,22 @@ class Softmax(_CompiledModel):
         columns = [name[: -len("[1]")] for name in (self.names or ())[: self.n_columns]]
         layout = layout_of(self._data.rows, columns, learns_scale=False)
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
+        pooled = tuple((f"sd(1|{name})[{k}]", tuple(own.tolist()), scale)
+                       for (name, _), scale, places in zip(self._factors, self._scales, self._effects, strict=True)
+                       for k, own in enumerate(places, start=1))
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
-            center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns,
+            center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns, pooled=pooled,
             row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / layout.n_observations)),
         )
 
     def __repr__(self) -> str:
-        return f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}, {self.n_classes} classes)"
+        own = self.n_columns - sum(len(levels) for _, levels in self._factors)
+        groups = "".join(f", {counted(len(levels), 'group')} of {name!r}" for name, levels in self._factors)
+        return (f"Softmax({counted(self.n_rows, 'row')}, {counted(own, 'column')}{groups}, {self.n_classes} classes)")
 
+    _factors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names with levels; of models saved before there were any
+    _scales: tuple[Scale, ...] = ()  # priors of the standard deviations of their effects
     _positive = _concave = True
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
@@ -299,3 +358,28 @@ def _from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
     """Offsets of all classes but the first, from that of the first."""
     table = offset_table(offset, shape)
     return np.ascontiguousarray(table[:, 1:] - table[:, :1])
+
+
+def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
+    """With a column for each group of each factor, 1 in the rows of the group; sparse, as most entries are then 0."""
+    if not factors:
+        return table
+    n = table.shape[0]
+    ends = np.arange(n + 1, dtype=np.int64)
+    groups = [csr_array((np.ones(n), factor.codes, ends), shape=(n, factor.n_groups)) for factor in factors]
+    return csr_array(hstack([csr_array(table), *groups], format="csr"), dtype=np.float64)
+
+
+def _scale_of(name: str, factors: Sequence[tuple[str, Any]], given: Any) -> Scale:
+    """The prior of the standard deviations of a factor's effects."""
+    if isinstance(given, Mapping):
+        known = [other for other, _ in factors]
+        odd = [key for key in given if key not in known]
+        if odd:
+            raise ValueError(f"group_prior names {odd[0]!r}; the factors are {', '.join(map(repr, known))}")
+        given = given.get(name)
+    given = _EFFECTS if given is None else given
+    if not isinstance(given, Scale):
+        raise TypeError(f"the group_prior of {name!r} is {_checks.shown(given)}; a prior of a scale such as "
+                        f"HalfNormal(1.0), the same for all classes, is needed")
+    return given

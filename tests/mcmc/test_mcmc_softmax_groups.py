@@ -1,0 +1,193 @@
+"""Effects of groups on the classes of a multinomial regression."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse, special, stats
+
+from fastrace import mcmc
+from tests.guarantee import assert_fits, assert_mean
+
+SEED = 20261128
+
+
+def classes_of(eta, rng):
+    return (eta + rng.gumbel(size=eta.shape)).argmax(axis=1)
+
+
+def data(n_rows=300, n_groups=6, seed=SEED):
+    """Three classes, an intercept and a slope."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n_rows), rng.normal(size=n_rows)])
+    codes = rng.integers(n_groups, size=n_rows)
+    eta = np.zeros((n_rows, 3))
+    eta[:, 1:] = X @ [[0.3, -0.2], [1.0, -0.5]] + 0.8 * rng.normal(size=(n_groups, 2))[codes]
+    return X, codes, classes_of(eta, rng)
+
+
+def log_posterior(theta, X, codes, y, offset=0.0, times=1.0):
+    """Of three classes, coefficients with sd 2 and half-normal scales of sd 1, on the scale on which chains move."""
+    p, groups = X.shape[1], codes.max() + 1
+    table, logs = theta[:-2].reshape(2, p + groups), theta[-2:]
+    eta = np.zeros((len(y), 3))
+    eta[:, 1:] = X @ table[:, :p].T + table[:, p:].T[codes]
+    eta = eta + offset
+    likelihood = times * (eta[np.arange(len(y)), y] - special.logsumexp(eta, axis=1))
+    prior = stats.norm.logpdf(table[:, :p], scale=2.0).sum() + stats.halfnorm.logpdf(np.exp(logs)).sum() + logs.sum()
+    return np.sum(likelihood) + prior + stats.norm.logpdf(table[:, p:], scale=np.exp(logs)[:, None]).sum()
+
+
+PRIORS = {"prior": mcmc.Normal(0.0, 2.0), "group_prior": mcmc.HalfNormal(1.0)}
+
+
+@pytest.mark.parametrize("table", [np.asarray, sparse.csr_array, np.float32])
+def test_the_log_posterior_is_its_formula(table):
+    X, codes, y = data()
+    rng = np.random.default_rng(1)
+    offset, times = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
+    given = np.asarray(X, dtype=np.float32) if table is np.float32 else table(X)
+    exact = np.asarray(given.toarray() if hasattr(given, "toarray") else given, dtype=np.float64)
+    model = mcmc.Softmax(given, y, groups=codes, offset=offset, weights=times, shuffle=3, **PRIORS)
+    points = 0.7 * rng.normal(size=(20, model.dim))
+    ours = model.log_posteriors(points)
+    theirs = np.array([log_posterior(point, exact, codes, y, offset, times) for point in points])
+    np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("prior", [None, "weak", mcmc.Normal(0.0, 2.0), {"x": mcmc.StudentT(3.0, 0.0, 1.0)},
+                                   mcmc.Normal(0.0, mcmc.HalfNormal(1.0))])
+def test_two_classes_are_a_logistic_regression_with_groups(prior):
+    """The same parameters in the same order under the same priors; intercepts of columns away from 0 too."""
+    X, codes, y = data()
+    X[:, 1] += 5.0
+    options = {"groups": {"g": codes}, "prior": prior, "names": ["one", "x"]}
+    ours = mcmc.Softmax(X, y > 0, 2, **options)
+    glm = mcmc.GLM(X, y > 0, **options, group_prior=mcmc.HalfNormal(2.5))
+    assert ours.dim == glm.dim
+    points = 0.7 * np.random.default_rng(1).normal(size=(20, glm.dim))
+    levels = [model.log_posteriors(points) for model in (ours, glm)]
+    np.testing.assert_allclose(*[level - level[0] for level in levels], rtol=1e-9, atol=1e-8)
+
+
+def test_names_variables_and_what_is_printed_last():
+    X, codes, y = data()
+    words = np.array(["low", "mid", "top"])[codes // 2]
+    model = mcmc.Softmax(X, y, groups={"g": codes, "level": words}, names=["one", "x"])
+    assert model.dim == 2 * (2 + 6 + 3) + 4 and "6 groups of 'g', 3 groups of 'level'" in repr(model)
+    assert model.names[:3] == ("one[1]", "x[1]", "1|g[0][1]") and model.names[-5] == "1|level[top][2]"
+    assert model.names[-4:] == ("sd(1|g)[1]", "sd(1|g)[2]", "sd(1|level)[1]", "sd(1|level)[2]")
+    trace = mcmc.sample(model, n_draws=200, n_chains=2, n_tune=100, rng=1)
+    found = trace.to_arrays()["posterior"]
+    assert {name: values.shape[2:] for name, values in found.items()} == {
+        "one": (2,), "x": (2,), "1|g": (6, 2), "1|g_sigma": (2,), "1|level": (3, 2), "1|level_sigma": (2,)}
+    places = [model.names.index(f"1|level[mid][{k}]") for k in (1, 2)]
+    np.testing.assert_array_equal(found["1|level"][..., 1, :], trace.draws[..., places])
+    np.testing.assert_array_equal(found["1|g_sigma"], trace.draws[..., -4:-2])
+    assert (trace.draws[..., -4:] > 0.0).all() and str(trace).index("sd(1|g)[1]") < str(trace).index("1|g[0][1]")
+    unnamed = mcmc.Softmax(X, y, groups=codes)
+    assert [v.name for v in unnamed._variables_of(unnamed.names)] == ["theta", "1|group", "1|group_sigma"]
+    again = pickle.loads(pickle.dumps(model))
+    assert again.names == model.names and again._effects[1].tolist() == model._effects[1].tolist()
+
+
+def test_chains_and_weighted_draws_agree():
+    X, codes, y = data(600)
+    model = mcmc.Softmax(X, y, groups=codes)
+    trace = mcmc.sample(model, n_draws=3000, n_chains=2, rng=SEED)
+    assert "SurrogateMetropolis" in trace.kernel["kernel"] and not trace.warnings
+    answer = mcmc.laplace(model, 8000, rng=2)
+    assert answer.pareto_k < 0.7
+    error = np.hypot(trace.draws.std(axis=(0, 1)) / np.sqrt(trace.ess()), answer.sd / np.sqrt(answer.ess))
+    assert (np.abs(trace.draws.mean(axis=(0, 1)) - answer.mean) < 6.0 * error).all()
+
+
+def test_many_rows_are_read_by_few():
+    X, codes, y = data(20_000)
+    model = mcmc.Softmax(X, y, groups=codes, **PRIORS)
+    kernel = mcmc.SurrogateMetropolis(model)
+    trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
+    assert kernel.decision == "poisson" and trace.rows.mean() < 500.0 and not trace.warnings
+    exact = mcmc.sample(mcmc.SurrogateMetropolis(model, decision="exact"), n_draws=1000, n_chains=1, rng=2)
+    error = np.hypot(*[t.draws.std(axis=(0, 1)) / np.sqrt(t.ess()) for t in (trace, exact)])
+    assert (np.abs(trace.draws.mean(axis=(0, 1)) - exact.draws.mean(axis=(0, 1))) < 6.0 * error).all()
+
+
+@pytest.mark.parametrize(("fits", "draws", "cells"), [
+    pytest.param(40, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+@pytest.mark.parametrize("decision", ["exact", "poisson"])
+def test_simulation_based_calibration(decision, fits, draws, cells):
+    """Ranks of parameters drawn from the prior among draws of their posterior are uniform."""
+    rng, ranks, thin = np.random.default_rng(SEED), [], 20
+    X, codes = rng.standard_normal((60, 1)), np.arange(60) % 4
+    for _ in range(fits):
+        sds = np.abs(rng.standard_normal(2))
+        table = np.column_stack([rng.standard_normal(2), sds[:, None] * rng.standard_normal((2, 4))])
+        theta = np.append(table.ravel(), sds)
+        eta = np.zeros((60, 3))
+        eta[:, 1:] = X * table[:, 0] + table[:, 1:].T[codes]
+        model = mcmc.Softmax(X, classes_of(eta, rng), 3, groups=codes, prior=mcmc.Normal(0.0, 1.0),
+                             group_prior={"group": mcmc.HalfNormal(1.0)})
+        kernel = mcmc.SurrogateMetropolis(model, decision=decision)
+        _, steps = kernel.run(rng, kernel.init(theta), draws * thin)
+        ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
+    for column in np.array(ranks).T:
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+@pytest.mark.long
+def test_nuts_on_all_rows_has_the_same_posterior():
+    draws, numpyro = 4000, pytest.importorskip("numpyro")
+    import jax
+    import jax.numpy as jnp
+    import numpyro.distributions as dist
+
+    X, codes, y = data(200, 5)
+
+    def written():
+        b = numpyro.sample("b", dist.Normal(0.0, 2.0).expand([2, 2]).to_event(2))
+        sd = numpyro.sample("sd", dist.HalfNormal(1.0).expand([2]).to_event(1))
+        z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([2, 5]).to_event(2))
+        effects = numpyro.deterministic("effects", z * sd[:, None])
+        eta = jnp.asarray(X) @ b.T + effects.T[codes]
+        numpyro.sample("y", dist.Categorical(logits=jnp.column_stack([jnp.zeros(200), eta])), obs=jnp.asarray(y))
+
+    nuts = numpyro.infer.MCMC(numpyro.infer.NUTS(written, target_accept_prob=0.95), num_warmup=500, num_samples=draws,
+                              progress_bar=False)
+    nuts.run(jax.random.key(0))
+    found = {name: np.asarray(values, dtype=np.float64) for name, values in nuts.get_samples().items()}
+    theirs = np.concatenate([np.concatenate([found["b"], found["effects"]], axis=2).reshape(draws, -1), found["sd"]],
+                            axis=1)
+    trace = mcmc.sample(mcmc.Softmax(X, y, groups=codes, **PRIORS), n_draws=4 * draws, n_chains=2, rng=1)
+    ours = trace.draws.mean(axis=(0, 1))
+    for j, column in enumerate(theirs.T):           # the error of ours is small beside theirs, and counted too
+        shift = trace.draws[..., j].std() / np.sqrt(trace.ess()[j]) / (column.std() / np.sqrt(draws))
+        assert_mean((column - ours[j]) / np.hypot(1.0, shift), 0.0, 1e-6 / len(ours))
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"groups": mcmc.Groups(np.arange(300) % 5, slopes=[1])}, "'group' have effects on '1', 'x1'.*columns of X"),
+    ({"groups": mcmc.Groups(np.arange(300) % 5, [1], intercept=False)}, "intercepts alone vary"),
+    ({"groups": np.arange(300)}, "groups .300 of 'group'. and columns make 604 .* at most 500.*GLM.X, y, groups"),
+    ({"groups": np.arange(299)}, "have 299 rows; 300, as many as X, are needed"),
+    ({"group_prior": mcmc.HalfNormal(1.0)}, "the model has no groups"),
+    ({"groups": np.arange(300) % 5, "group_prior": {"h": mcmc.HalfNormal(1.0)}}, "names 'h'; the factors are 'group'"),
+    ({"groups": np.arange(300) % 5, "group_prior": mcmc.Normal(0.0, 1.0)}, "a prior of a scale such as HalfNormal"),
+    ({"groups": np.arange(300) % 5, "group_prior": mcmc.HalfNormal(1.0), "prior_sd": 1.0}, "say all in one way"),
+    ({"groups": np.arange(300) % 5, "prior_sd": [1.0] + [np.inf] * 13}, "have a flat prior"),
+    ({"groups": np.arange(300) % 5, "log_prior": lambda theta: 0.0}, "have a flat prior"),
+])
+def test_what_cannot_be_is_refused_with_what_to_do(options, words):
+    X, _, y = data()
+    with pytest.raises((ValueError, TypeError), match=words):
+        mcmc.Softmax(X, y, **options)
+
+
+def test_fixed_standard_deviations_need_no_hyperparameters():
+    X, codes, y = data()
+    model = mcmc.Softmax(X, y, groups=codes, prior_sd=1.0)
+    assert model.dim == 16 and model.joint_prior is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mcmc.sample(mcmc.PoissonMinibatchMetropolis(model), n_draws=200, n_chains=2, rng=1)
