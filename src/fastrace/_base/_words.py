@@ -56,7 +56,7 @@ def arms_in_words(arms: list[int], names: Sequence[str] | None = None) -> str:
 def counted(number: float, noun: str, spec: str = "") -> str:
     """The number, formatted by `spec`, with its noun: in the plural unless it reads as 1."""
     text = f"{number:{spec}}"
-    return f"{text} {noun}" if text == "1" else f"{text} {noun}s"
+    return f"{text} {noun}" if text == "1" else f"{text} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def number(value: float, spec: str) -> str:

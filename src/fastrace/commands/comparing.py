@@ -23,6 +23,7 @@ from fastrace.streams.comparison import Comparison
 
 FEW_PROCESSES = 30      # below which the mean over processes need not be nearly normal
 FIRST_PROCESSES = 5     # before which nothing is said
+WORDS = ("file", "time", "process")     # what is compared, what it consists of, and which of these belong together
 GZIP = b"\x1f\x8b"      # what a compressed file begins with
 
 
@@ -106,22 +107,28 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
         for arm, suite in zip(arms, suites, strict=True):
             for key, values in enumerate(suite[name].processes):
                 made.observe_many(arm, values, clusters=[(arm, key)] * len(values))
-        answers[name] = _with_doubts(made.result(), [suite[name] for suite in suites])
+        answers[name] = _with_doubts(made, [suite[name] for suite in suites])
     return answers
 
 
-def _with_doubts(result: ComparisonResult, runs: list[_Timings]) -> ComparisonResult:
-    """The result with a warning of few processes, or of timings of a single one."""
-    said = []
+def _with_doubts(made: Comparison, runs: list[_Timings]) -> ComparisonResult:
+    """The result in words of timings, with a warning of too few processes, or of timings of a single one."""
+    result = made.result()
+    said = [text.replace("arm", "file", 1).replace("clusters", "processes").replace(
+        "give a support, or wait for more", "run more") for text in result.warnings]
     for name, read in zip(result.names, runs, strict=True):
         processes = read.processes
         if not read.grouped:
-            said.append(f"arm {name!r}: nothing says which timings share a process, so each counts as independent; "
+            said.append(f"file {name!r}: nothing says which times share a process, so each counts as independent; "
                         f"processes differ, so run several, with pyperf")
+        elif len(processes) < made.first_look:
+            said.append(f"file {name!r}: it has times of {counted(len(processes), 'process')}, and nothing is said "
+                        f"before {made.first_look}; run more of them, {FEW_PROCESSES} if you can (pyperf --processes)")
         elif len(processes) < FEW_PROCESSES:
-            said.append(f"arm {name!r}: its processes are {len(processes)}; with fewer than {FEW_PROCESSES} the "
-                        f"promise rests on their means being nearly normal")
-    return dataclasses.replace(result, warnings=(*result.warnings, *said))
+            said.append(f"file {name!r}: it has times of {counted(len(processes), 'process')}; with fewer than "
+                        f"{FEW_PROCESSES} the promise rests on their means being nearly normal")
+    note = result.note.replace("clusters of each arm", "processes of each file")
+    return dataclasses.replace(result, warnings=tuple(said), note=note, words=WORDS)
 
 
 def _arm_names(files: list[Path]) -> list[str]:
@@ -159,9 +166,10 @@ def timings(path: Path) -> dict[str, _Timings]:
     for place, benchmark in enumerate(benchmarks if isinstance(benchmarks, list) else []):
         try:
             name, read = _one_benchmark(held, benchmark, f"benchmark {place}")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is damaged: benchmark {place} is not as pyperf or pytest-benchmark save one "
-                             f"({type(error).__name__}: {error})") from None
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise ValueError(f"{path} is damaged: benchmark {place} is not as pyperf or pytest-benchmark save one: "
+                             f"\"runs\", each with \"values\", or \"stats\" with \"data\", timings in both, are needed"
+                             ) from None
         if not read.processes and not read.grouped:
             raise ValueError(f"{path} holds no timings of {name!r}, only their summary; save them with "
                              f"pytest --benchmark-save-data or --benchmark-json")

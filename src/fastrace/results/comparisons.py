@@ -60,6 +60,8 @@ class ComparisonResult(Result):
         What else should be known.
     warnings : tuple of str
         What may void the promise.
+    words : tuple of str
+        What arms, rewards and clusters are called where the answer is printed and drawn.
     """
 
     names: tuple[str, ...]
@@ -84,6 +86,7 @@ class ComparisonResult(Result):
     history: Mapping[str, Any] = field(default_factory=dict, repr=False)
     note: str = ""
     warnings: tuple[str, ...] = ()
+    words: tuple[str, str, str] = field(default=("arm", "reward", "cluster"), repr=False)
 
     _derived: ClassVar[tuple[str, ...]] = ("n_read",)
 
@@ -106,14 +109,15 @@ class ComparisonResult(Result):
 
     def _title(self) -> str:
         found = ", ".join(f"{self.verdict.count(word)} {word}" for word in VERDICTS if word in self.verdict)
-        return (f"comparison of {counted(len(self.names), 'arm')} after {counted(self.n_read, 'reward', ',')} "
+        arm, reward, _ = self.words
+        return (f"comparison of {counted(len(self.names), arm)} after {counted(self.n_read, reward, ',')} "
                 f"({self.kind}, delta {self.delta:g}): {found}")
 
     def _table(self) -> Table:
         listed = range(min(len(self.verdict), MOST_ROWS))
         names = [tuple(short(name, 30) for name in self._pair(k)) for k in listed]
         left, right = (max(len(head), *(len(pair[side]) for pair in names)) if names else len(head)
-                       for side, head in enumerate(("arm", "against")))
+                       for side, head in enumerate((self.words[0], "against")))
         apart = _intervals(self.difference_lower, self.difference_upper, len(listed))
         times = _intervals(self.ratio_lower, self.ratio_upper, len(listed))
         columns = [Column("difference", self.difference, ".4g"), Column("its interval", apart, "", 22),
@@ -123,17 +127,18 @@ class ComparisonResult(Result):
                             *(column.cell(k) for column in columns), self.verdict[k]] for k in listed]
         if len(self.verdict) > len(rows):
             rows.append(f"  ... {counted(len(self.verdict) - len(rows), 'more pair')}")
-        heads = [f"  {'arm':>{left}}", f"{'against':>{right}}",
+        heads = [f"  {self.words[0]:>{left}}", f"{'against':>{right}}",
                  *(f"{column.head:>{column.width}}" for column in columns), "verdict"]
         return Table(heads, rows)
 
     def _notes(self) -> list[str]:
         said = []
+        _, reward, cluster = self.words
         for arm in range(min(len(self.names), MOST_ROWS)):
-            clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters[arm], 'cluster', ',')}"
+            clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters[arm], cluster, ',')}"
             said.append(f"  {short(self.names[arm], 30)}: mean {number(float(self.mean[arm]), '.5g')} in "
                         f"[{self.lower[arm]:.5g}, {self.upper[arm]:.5g}], "
-                        f"{counted(self.pulls[arm], 'reward', ',')}{clusters}")
+                        f"{counted(self.pulls[arm], reward, ',')}{clusters}")
         return said + ([f"  {self.note}"] if self.note else []) + super()._notes()
 
     def _columns(self) -> dict[str, Any]:
@@ -154,7 +159,7 @@ class ComparisonResult(Result):
 
     def _draw_means(self, ax: Any) -> None:
         _draw_lines(ax, self.mean, self.lower, self.upper, self.names)
-        ax.set(xlabel="mean reward and interval")
+        ax.set(xlabel=f"mean {self.words[1]} and interval")
 
     def _draw_differences(self, ax: Any) -> None:
         names = [f"{arm} - {other}" for arm, other in map(self._pair, range(len(self.verdict)))]
@@ -180,7 +185,7 @@ class ComparisonResult(Result):
         ax.axhline(0.0, color="C3", lw=1, ls="--")
         if not dated and len(looks):
             ax.set_xscale("log")
-        ax.set(xlabel="time" if dated else "rewards", ylabel="difference of means")
+        ax.set(xlabel="time" if dated else f"{self.words[1]}s", ylabel="difference of means")
         if ax.get_legend_handles_labels()[0]:
             ax.legend()
 
