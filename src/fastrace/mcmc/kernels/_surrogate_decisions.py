@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of several factors are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
+PILOT_OF_GROUPS, LASTS = 400, 3.0  # with groups, of so many a state lasts longer than this, in steps, on average
 PILOT_PASSES = 10_000_000  # rows that those of a model with groups may read
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
@@ -128,9 +129,15 @@ class DecidedByRows(OnSurrogate, Racing):
         if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)
-        _, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
+        state, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
+        moved = steps.accepted
+        refused = moved.mean() <= REFUSED
+        if grouped and not refused:  # a chain of some effects a group may move well and stand still for long at times
+            more = min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) - PILOT_OF_FEW
+            moved = np.concatenate([moved, self.run(rng, state, more)[1].accepted])
+            refused = _mean_run(moved) > LASTS
         self._engines = []
-        if steps.accepted.mean() > REFUSED:
+        if not refused:
             return
         if grouped:
             self._sweep_groups()
@@ -249,3 +256,9 @@ class DecidedByRows(OnSurrogate, Racing):
         chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
                          *self._balls)
         return chain
+
+
+def _mean_run(moved: NDArray[np.bool_]) -> float:
+    """How many steps the state of a step lasts in all, mean over steps: (2 - a) / a where each moves with chance a."""
+    ends = np.concatenate([[0], np.flatnonzero(moved), [len(moved)]])
+    return float(np.square(np.diff(ends)).sum()) / len(moved)

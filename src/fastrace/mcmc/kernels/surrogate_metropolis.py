@@ -139,8 +139,9 @@ class SurrogateMetropolis(DecidedByRows):
     on their own, and one pass over the rows serves all groups: a Gibbs step for each. Three sweeps in five propose
     from the surrogate, one from the prior, which reaches wherever a flat side does, and one by walks of random length.
     There are such sweeps, one a step, where all rows are read and a pilot of 100 steps accepts at most 40 of them, or
-    some effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far
-    as the scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once
+    the states of one of 400 steps last longer than 3 on average, each counted as often as it lasts, or some effect has
+    a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far as the scale
+    behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once
     more, each scale moves together with its effects, and a coefficient against the effects of all groups where no row
     sees it: an intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
     In three moves in four of the others the effects stay as they are, standardised given all else. With several
