@@ -751,3 +751,52 @@ def test_a_normal_prior_behind_coefficients_is_said_to_be_moved_as_a_glm():
 
     words = made(moved).describe()
     assert "SurrogateMetropolis does not call PyTensor" in words and "no generalised" not in words
+
+
+def heavy_tails(x, y):
+    with pm.Model() as model:
+        X, Y = pm.Data("X", x), pm.Data("Y", 1.0 * (y > 0.0))
+        b = pm.StudentT("b", nu=4.0, mu=0.2, sigma=0.5, shape=2)
+        pm.Bernoulli("obs", logit_p=X @ b, observed=Y)
+    return model
+
+
+def unknown_scale(x, y):
+    with pm.Model() as model:
+        X, Y = pm.Data("X", x), pm.Data("Y", y)
+        b, s = pm.Normal("b", 0.0, 3.0, shape=2), pm.HalfNormal("s", 5.0)
+        pm.Normal("obs", X @ b, s, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("written", [heavy_tails, unknown_scale])
+def test_kernels_over_rows_move_a_recognised_model_as_a_glm(written, monkeypatch):
+    """And record PyMC's parameters. A reference or a proposal of one's own keeps PyTensor, whose chains agree."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 2))
+    ours = mcmc.from_pymc(written(x, x @ [0.5, -0.5] + rng.normal(size=400)))
+    kernels = [make(ours) for make in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.Metropolis,
+                                       mcmc.Slice)]
+    by_hand = [mcmc.Metropolis(ours, control_variate=ours.reference()),
+               mcmc.Metropolis(ours, proposal=lambda rng, theta: theta)]
+    assert all(isinstance(kernel.model, mcmc.GLM) for kernel in kernels)
+    assert all(kernel.model is ours for kernel in by_hand)
+    theirs = mcmc.sample(by_hand[0], n_draws=2000, n_chains=1, rng=2)
+    for kernel in kernels:
+        with monkeypatch.context() as without:
+            without.setattr(type(ours._graphs), "call", None)
+            trace = mcmc.sample(kernel, n_draws=2000, n_chains=1, rng=1)
+        assert trace.names == ours.names and set(trace.to_arrays()["posterior"]) == set(ours._value_names)
+        spread = [t.draws.std(axis=(0, 1)) for t in (trace, theirs)]
+        error = np.hypot(spread[0] / np.sqrt(trace.ess()), spread[1] / np.sqrt(theirs.ess()))
+        assert (np.abs(trace.draws.mean(axis=(0, 1)) - theirs.draws.mean(axis=(0, 1))) < 5.5 * error).all()
+        np.testing.assert_allclose(spread[0], spread[1], rtol=0.3)
+        start = theirs.draws[0, -1]
+        np.testing.assert_allclose(kernel._recorded(kernel.init(start).position[None])[0], start)
+    assert "kernels do not call PyTensor" in ours.describe() and "Rows: compiled code, as" in ours.describe()
+    assert (ours.unpack(trace).get("s", np.ones(1)) > 0.0).all()
+    assert mcmc.sample(kernels[0], trace_of(kernels[0]), n_draws=50).names == ours.names
+
+
+def trace_of(kernel):
+    return mcmc.sample(kernel, n_draws=50, n_chains=1, n_tune=10, rng=3)

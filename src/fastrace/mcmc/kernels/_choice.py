@@ -49,6 +49,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     mapped = form.own_surrogate is not None
     if mapped and getattr(form, "is_hierarchy", False):
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
+    model = model._row_form()
     makers: list[Callable[..., RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[tuple[float, str, RowKernel]] = []
     exact = math.inf  # rows a step of the kernel without errors that reads fewest

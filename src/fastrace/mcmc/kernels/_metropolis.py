@@ -77,7 +77,7 @@ class RowMetropolis(RowKernel):
         control_variate: str | ArrayLike | Reference | None = "auto",
         delayed: bool = True,
     ) -> None:
-        super().__init__(model, covariance, control_variate)
+        super().__init__(model, covariance, control_variate, callable(proposal))
         if isinstance(proposal, str) and proposal == "auto" and self._shells:
             self._tails = tails_of(self)  # rows bend so unequally that the posterior may lean
             proposal = "student-t" if self._tails.gain > 0.0 else "auto"

@@ -106,12 +106,14 @@ class RowKernel:
     _engine_class: type[Chain] = ExactChain  # how a chain decides
 
     def __init__(
-        self, model: Model, covariance: ArrayLike | None, control_variate: str | ArrayLike | Reference | None
+        self, model: Model, covariance: ArrayLike | None, control_variate: str | ArrayLike | Reference | None,
+        own_moves: bool = False,
     ) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel, SourceModel or other mcmc.Model "
                             f"is needed")
-        self.model = model
+        given = own_moves or covariance is not None or isinstance(control_variate, Reference)
+        self.model = model if given else model._row_form()  # what is given is in the coordinates of the model
         self.reference, self.controlled = self._refer(control_variate)
         self._near = math.sqrt(model.dim) + NEAR
         self._factor = self._start_factor(covariance)

@@ -209,6 +209,10 @@ class Model:
         """The model in coordinates in which what the rows see stands first, as chains on surrogates need it."""
         return self
 
+    def _row_form(self) -> Model:
+        """The model in the coordinates in which chains of kernels over rows move fastest; draws are the same."""
+        return self
+
     @property
     def has_derivatives(self) -> bool:
         """Whether `reference` works."""

@@ -88,10 +88,12 @@ def from_pymc(
 
     A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, Poisson, Gaussian and
     Student-t regressions of columns, intercepts, effects of groups and offsets. The terms of every row are compared
-    with PyMC's at random points, and a model that differs stays with PyTensor; `PyMCModel.describe` says which. Kernels
-    other than `SurrogateMetropolis` still ask PyTensor for a prior that is not normal, and for the rows where a scale
-    is learned, which takes 6 to 140 times as long a step: give them what `PyMCModel.as_glm` returns. Where groups are
-    many their effects are the last parameters. Data are those of the call: `pm.set_data` comes too late.
+    with PyMC's at random points, and a model that differs stays with PyTensor; `PyMCModel.describe` says which. Where a
+    prior is not normal, or a scale is learned, kernels over rows move what `PyMCModel.as_glm` returns, and record draws
+    as parameters of this model. A proposal, covariance or `Reference` of one's own is in the coordinates of this model,
+    so that PyTensor evaluates the prior then, and rows whose scale is learned: 10 to 160 times as long a step. Where
+    groups are many their effects are the last parameters. Data are those of the call: `pm.set_data` comes too
+    late.
 
     Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
     parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
@@ -191,6 +193,7 @@ class PyMCModel(Expansions):
     _seen_glm: GLM | None = None  # the same in what the rows see, where that is a function of the parameters
     _normal = False
     _finds_bounds = False
+    _whole_model = False  # whether the parameters are all free variables, as chains of this package move them
     _hierarchy: Any = None
     _through: Any = None
     _computed = (*Model._computed, "progress", "_hierarchy", "_read", "_show", "_asked", "_tell")
@@ -226,6 +229,7 @@ class PyMCModel(Expansions):
         self._fixed = [v for v in others if np.dtype(v.dtype).kind != "f"]
         self.others = {v.name: np.array(point[v.name], dtype=v.dtype) for v in others}
         self.around = self._continuous_others()
+        self._whole_model = variables is None
         self._observed, self.compile_kwargs = chosen, dict(compile_kwargs or {})
         self._rows = None if rows is None else self._variables(rows, "rows")
         if through is not None:
@@ -309,8 +313,11 @@ class PyMCModel(Expansions):
                 moved = self._recognised().glm
             except ValueError as error:
                 why = str(error).removeprefix(_UNRECOGNISED)
+        switched = moved is not None and self._row_form() is not self
         if self._glm is not None:
             rows = f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points"
+        elif moved is not None and switched:
+            rows = f"compiled code, as {moved._glm.family} regression; the terms agree with PyMC's at random points"
         elif moved is not None:
             rows = "PyTensor, one call for each set of rows, in kernels other than SurrogateMetropolis"
         elif self._seen_glm is not None and self._through is None:
@@ -320,9 +327,12 @@ class PyMCModel(Expansions):
         else:
             rows = f"PyTensor, one call for each set of rows: no generalised linear model was recognised ({why})"
         prior = "normal, and so part of the expansion" if self._normal else "PyTensor, one call for each step"
+        prior = "compiled code, one call for each step" if switched else prior
         chains = ""
         if moved is not None:
-            who = "SurrogateMetropolis does not call PyTensor, and sample tries it first. It moves"
+            who = ("kernels do not call PyTensor, unless a proposal, covariance or Reference of one's own came. They "
+                   "move" if switched else
+                   "SurrogateMetropolis does not call PyTensor, and sample tries it first. It moves")
             if moved.n_hyper:
                 who = "sample, laplace and SurrogateMetropolis do not call PyTensor. They move"
             chains = (f"\nChains: {who} the model as {moved!r} with priors, which as_glm() returns; its log-posterior "
@@ -520,6 +530,16 @@ class PyMCModel(Expansions):
         except ValueError:
             return MappedModel(self) if self._derivable else self
         return HierarchyModel(found, self._parts(), self.names or ())
+
+    def _row_form(self) -> Model:
+        """The `GLM` of a model without hyperparameters whose prior is not normal or whose scale is learned."""
+        from fastrace.mcmc.doors.pymc._hierarchy import HierarchyModel
+
+        if not self._whole_model or (self._glm is not None and self._normal):
+            return self
+        form = self._surrogate_form()
+        compiled = isinstance(form, HierarchyModel) and form.joint_prior is not None and not form.n_hyper
+        return form if compiled else self
 
     def _parts(self) -> tuple[Part, ...]:
         """The value variables as parts of the vector of parameters, with the dims and coords of the PyMC model."""
