@@ -122,4 +122,4 @@ def test_pytest_benchmark_counts_every_round_and_says_so(by_pytest, capsys):
     status, out, _ = compare(capsys, by_pytest / "real.json", *by_pytest.glob("saved/*/0001_all.json"))
     answer = json.loads(out)["test_it.py::test_pedantic[2]"]
     assert status == 0 and answer["n_clusters"] == [30, 30]
-    assert all("nothing says which timings share a process" in said for said in answer["warnings"][-2:])
+    assert all("nothing says which times share a process" in said for said in answer["warnings"][-2:])

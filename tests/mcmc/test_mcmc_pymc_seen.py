@@ -800,3 +800,17 @@ def test_kernels_over_rows_move_a_recognised_model_as_a_glm(written, monkeypatch
 
 def trace_of(kernel):
     return mcmc.sample(kernel, n_draws=50, n_chains=1, n_tune=10, rng=3)
+
+
+def test_tuna_bounds_slopes_of_the_glm_that_it_moves():
+    rng = np.random.default_rng(0)
+    x = 30.0 * rng.normal(size=(400, 1))
+    with pm.Model() as model:               # the intercept comes last here, and first in the GLM
+        X, Y = pm.Data("X", x), pm.Data("Y", (rng.random(400) < 1 / (1 + np.exp(-x[:, 0] / 30 - 1))).astype(float))
+        b, a = pm.Laplace("b", 0.0, 1.0, shape=1), pm.StudentT("a", nu=3, mu=0.0, sigma=2.0)
+        pm.Bernoulli("obs", logit_p=a + X @ b, observed=Y)
+    ours = mcmc.from_pymc(model)
+    steps = [mcmc.TunaMetropolis(of, size=0.3) for of in (ours, ours.as_glm())]
+    assert ours.names == ("b[0]", "a") and ours.as_glm().names != ours.names
+    rows = [mcmc.sample(kernel, n_draws=500, n_chains=2, rng=1).rows.mean() for kernel in steps]
+    assert rows[0] == rows[1] < 100

@@ -202,7 +202,7 @@ def test_a_cancelled_race_that_the_user_holds_keeps_what_was_answered():
 
 
 @pytest.mark.parametrize(("given", "error", "said"), [
-    ({"race": 5}, TypeError, "race is 5; a FiniteRace or a LUCB is needed"),
+    ({"race": 5}, TypeError, "race is 5; a FiniteRace, a LUCB or a BettingRace is needed"),
     ({"n_arms": 5, "delta": 0.1}, ValueError, "n_arms, delta came beside race"),
     ({"journal": "x.jsonl"}, ValueError, "journal and race both came"),
     ({"support": (0, 1)}, ValueError, "support came beside race"),

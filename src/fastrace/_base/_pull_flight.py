@@ -75,6 +75,13 @@ class PullFlight:
             asked = zip(arms.tolist(), counts.tolist(), strict=True)
             self.need = {arm: self.taken[arm] + count for arm, count in asked}
         self.left = sum(end - self.taken[arm] - sum(k < end for k in self.here[arm]) for arm, end in self.need.items())
+        if self.whole:                          # nothing is wanted any more of arms that have left
+            self.n_out = self.out()[0].size
+
+    @property
+    def live(self) -> list[int]:
+        """Arms of which rewards may still be of use."""
+        return list(self.need) if self.whole else list(range(len(self.next)))
 
     @property
     def start(self) -> int:
@@ -89,7 +96,8 @@ class PullFlight:
     @property
     def idle(self) -> bool:
         """Whether no pull is out and none is held back."""
-        return not self.n_out and not any(self.here)
+        ends = zip(self.taken, self.next, self.free, strict=True)
+        return all(end - start == len(free) for start, end, free in ends)
 
     @property
     def unused(self) -> NDArray[np.int64]:
@@ -97,8 +105,8 @@ class PullFlight:
         return self.paid - self.used if self.over else np.zeros_like(self.paid)
 
     def out(self) -> Cells:
-        """Arms and pulls that are out, a pair each."""
-        return _pairs([(arm, k) for arm in range(len(self.next)) for k in range(self.taken[arm], self.next[arm])
+        """Arms and pulls that are out and may be of use, a pair each."""
+        return _pairs([(arm, k) for arm in self.live for k in range(self.taken[arm], self.next[arm])
                        if self._awaited(k, arm)])
 
     def _awaited(self, k: int, arm: int) -> bool:
@@ -135,7 +143,7 @@ class PullFlight:
     def ask(self, n: int | None) -> Cells:
         """Hand out so many pulls, or the rest of what the rule asks for."""
         if self.rule.done:
-            raise ValueError("it is over; there is nothing left to ask for")
+            raise ValueError(f"the {'race' if self.whole else 'selection'} is over; there is nothing left to ask for")
         cells: list[tuple[int, int]] = []
         most_ahead = 0 if n is None else AHEAD * (self.n_out + n)
         while (n is None or len(cells) < n) and (cell := self.next_cell(most_ahead)) is not None:
@@ -164,7 +172,7 @@ class PullFlight:
         ahead = [max(end - self.need.get(arm, start), 0)
                  for arm, (end, start) in enumerate(zip(self.next, self.taken, strict=True))]
         most_ahead = max(most_ahead, min(FARTHEST * most_ahead, self.start // SHARE))
-        if sum(ahead) >= min(most_ahead, remaining):
+        if sum(ahead[arm] for arm in self.live) >= min(most_ahead, remaining):
             return None
         if self.whole:                          # the first arm of those that lack the next round
             arm = min(self.need, key=self._first)
@@ -208,7 +216,8 @@ class PullFlight:
         for k, arm, value in cells:
             self.here[arm][k] = value
             self.left -= k < self.need.get(arm, 0)
-        self.n_out -= len(cells)
+        live = set(self.live)
+        self.n_out -= sum(arm in live for _, arm, _ in cells)
         try:
             self.forward()
         except BaseException:                   # the rewards cannot be used: they are out again

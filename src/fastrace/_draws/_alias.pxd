@@ -45,16 +45,12 @@ cdef inline void alias_build(alias_t *table, const double *weight, double total,
         table[stack[small]].keep = 1.0
 
 
-cdef inline int64_t alias_draw(const alias_t *table, uint32_t n, bitgen_t *bits) noexcept nogil:
-    cdef uint32_t i = bounded32(bits, n)
-    return i if bits.next_double(bits.state) < table[i].keep else table[i].other
-
-
 cdef inline void alias_draws(const alias_t *table, const double *weight, uint32_t n, bitgen_t *bits, Py_ssize_t count,
                              double *room, int64_t *places) noexcept nogil:
-    """As `alias_draw` so many times, from the same bits; the weights of the places are on their way when it returns.
+    """So many places, each from a number below n and another in [0, 1) that decides on it.
 
-    Places lie far apart in memory: all are asked for before the first is looked at. `room` is for `count` numbers.
+    Places lie far apart in memory: all are asked for before the first is looked at, and their weights are on the way
+    when it returns. `room` is for `count` numbers.
     """
     cdef Py_ssize_t i
     for i in range(count):
@@ -68,7 +64,7 @@ cdef inline void alias_draws(const alias_t *table, const double *weight, uint32_
 
 
 cdef inline int64_t alias_pick(const alias_t *table, uint32_t n, double uniform) noexcept nogil:
-    """As `alias_draw`, from one uniform number in [0, 1), which gives the place and decides on it."""
+    """A place from one uniform number in [0, 1), which gives the place and decides on it."""
     cdef double x = uniform * n
     cdef uint32_t i = <uint32_t>x
     return i if x - i < table[i].keep else table[i].other

@@ -139,16 +139,16 @@ class SurrogateMetropolis(DecidedByRows):
     on their own, and one pass over the rows serves all groups: a Gibbs step for each. Three sweeps in five propose
     from the surrogate, one from the prior, which reaches wherever a flat side does, and one by walks of random length.
     There are such sweeps, one a step, where all rows are read and a pilot of 100 steps accepts at most 40 of them, or
-    the states of one of 400 steps last longer than 3 on average, each counted as often as it lasts, or some effect has
-    a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far as the scale
-    behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once
-    more, each scale moves together with its effects, and a coefficient against the effects of all groups where no row
-    sees it: an intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
-    In three moves in four of the others the effects stay as they are, standardised given all else. With several
-    factors, there is a sweep over each. A row with a flat side in a group of several has a walk of its own. Half of the
-    walks are longer, by up to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step,
-    each step makes as many as do not, at least two, along directions drawn at random. ``describe()`` says how many
-    groups are swept.
+    the states of one of up to 400 steps last longer than 3 on average, each counted as often as it lasts, or some
+    effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far as the
+    scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once more, each
+    scale moves together with its effects, and a coefficient against the effects of all groups where no row sees it: an
+    intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group. In three
+    moves in four of the others the effects stay as they are, standardised given all else. With several factors, there
+    is a sweep over each. A row with a flat side in a group of several has a walk of its own. Half of the walks are
+    longer, by up to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step, each step
+    makes as many as do not, at least two, along directions drawn at random. ``describe()`` says how many groups are
+    swept.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:

@@ -73,8 +73,8 @@ class TunaMetropolis(MinibatchMetropolis):
         if not 0.0 < self.chi < math.inf:
             raise ValueError(f"chi is {chi}; a positive number is needed")
         if self.reference is None:
-            raise ValueError(f"{model!r} gives no bound on the slopes of its terms; use RacingMetropolis")
-        self._slopes = model.slopes(self.reference)
+            raise ValueError(f"{self.model!r} gives no bound on the slopes of its terms; use RacingMetropolis")
+        self._slopes = self.model.slopes(self.reference)
         self._draw_by(self._slopes, full_pass_at)
 
     def _bounds_of_moves(self) -> tuple[Any, ...]:

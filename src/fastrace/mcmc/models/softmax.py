@@ -62,7 +62,8 @@ class Softmax(_CompiledModel):
         Grouping factors, as in `GLM`, of which intercepts alone vary: each group has an effect on each class but the
         first. Those of a factor are normal with mean 0, with a standard deviation for each class: "1|clinic[3][2]" is
         the effect of group "3" on class 2, and "sd(1|clinic)[2]" the standard deviation. They stand among the
-        coefficients of their class, after those of the columns of X. At most 500 coefficients and effects in all.
+        coefficients of their class, after those of the columns of X. At most 500 coefficients and effects in all. `X`
+        is copied then, into a sparse table with a column for each group: some 40 bytes a number while it is made.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
         a constant column. Flat by default, or "weak" where there are groups.
