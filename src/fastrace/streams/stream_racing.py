@@ -339,7 +339,8 @@ class StreamRace(RoundsInFlight):
             promised_gap=gap,
             promised_drops=int(np.searchsorted(2.0 * np.cumsum(np.sort(needed)), int(pulls.sum()), side="right")),
             horizon=self._horizon,
-            work_saved=1.0 - int(pulls.sum()) / (lower.size * (self._horizon or max(answer["n_rounds"], 1))),
+            work_saved=1.0 - int(pulls.sum()) / (
+                lower.size * (self._horizon or max(answer["n_rounds"] + answer.get("n_dropped", 0), 1))),
             bound=self._bound,
             delta=self._delta,
             epsilon=self._epsilon,

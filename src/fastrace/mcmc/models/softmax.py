@@ -20,7 +20,8 @@ from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace._models.grouping import Factor, as_groups
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
-from fastrace.mcmc.models._joint import Layout, layout_of
+from fastrace.mcmc.models._alike import doubts
+from fastrace.mcmc.models._joint import Effects, Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models._variables import softmax_variables
@@ -138,6 +139,9 @@ class Softmax(_CompiledModel):
             first = labels[0]
             raise ValueError(f"y holds {first!r}; classes are whole numbers from 0 up. np.unique(y, "
                              f"return_inverse=True)[1] numbers labels, if these are of one type")
+        if labels.ndim == 1 and kind == "f" and not np.isfinite(labels).all():
+            row = int(np.argmin(np.isfinite(labels)))
+            raise ValueError(f"y[{row}] is {labels[row]}; finite whole numbers from 0 up are needed")
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=as_groups(groups) or None)
         factors = tuple(rows.factors)
         refuse_overflow(rows.X, rows.y)
@@ -154,6 +158,8 @@ class Softmax(_CompiledModel):
         self.n_columns = own + sum(factor.n_groups for factor in factors)
         if factors:
             self._require_intercepts(factors)
+            for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
+                warnings.warn(words, stacklevel=2)
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
