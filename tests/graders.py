@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -23,6 +24,20 @@ def all_at_once(rule, values, rng, most=64, check=None):
         rule.tell(values[k, arm], arm, k)
         rule = check(rule) if check else rule
     return rule, [(arm, k) for _, arm, k in out], asked
+
+
+def pickled_at_times(rng):
+    """For `check` of `all_at_once`: one answer in ten is followed by a pickle, which has the same requests out."""
+
+    def check(rule):
+        if rng.random() > 0.1:
+            return rule
+        again = pickle.loads(pickle.dumps(rule))
+        for mine, its in zip(rule.pending, again.pending, strict=True):
+            np.testing.assert_array_equal(mine, its)
+        return again
+
+    return check
 
 
 def same_answer(one, other):

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from graders import pickled_at_times
 
 import fastrace as fr
 
@@ -68,16 +69,8 @@ def test_answers_in_any_order_give_the_race_of_one_at_a_time(kind, k):
 @pytest.mark.parametrize("kind", KINDS[:2], ids=["betting", "normal"])
 def test_a_race_in_flight_pickles_with_what_is_out_and_what_is_held_back(kind):
     values = table(1)
-    rng = np.random.default_rng(3)
 
-    def check(race):
-        if rng.random() > 0.1:
-            return race
-        again = pickle.loads(pickle.dumps(race))
-        for mine, its in zip(race.pending, again.pending, strict=True):
-            np.testing.assert_array_equal(mine, its)
-        return again
-
+    check = pickled_at_times(np.random.default_rng(3))
     race, _ = all_at_once(fr.FiniteRace(4, 4000, rng=2, **kind), values, np.random.default_rng(0), check=check)
     plain, _ = all_at_once(fr.FiniteRace(4, 4000, rng=2, **kind), values, np.random.default_rng(0))
     assert race.result() == plain.result()

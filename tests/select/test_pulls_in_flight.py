@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from graders import all_at_once, same_answer
+from graders import all_at_once, pickled_at_times, same_answer
 
 import fastrace as fr
 from fastrace.pulls import RecordedPulls
@@ -67,16 +67,9 @@ def test_other_rules_take_rewards_in_any_order_too(rule):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rule_in_flight_pickles_with_what_is_out_and_what_is_held_back(kind):
-    values, rng = table(4, "missing" in KINDS[kind]), np.random.default_rng(3)
+    values = table(4, "missing" in KINDS[kind])
 
-    def check(rule):
-        if rng.random() > 0.1:
-            return rule
-        again = pickle.loads(pickle.dumps(rule))
-        for mine, its in zip(rule.pending, again.pending, strict=True):
-            np.testing.assert_array_equal(mine, its)
-        return again
-
+    check = pickled_at_times(np.random.default_rng(3))
     rule, _, asked = all_at_once(lucb(kind), values, np.random.default_rng(0), check=check)
     plain, _, same = all_at_once(lucb(kind), values, np.random.default_rng(0))
     assert rule.result() == plain.result() and asked == same

@@ -6,7 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from graders import Grader, all_at_once, killed, same_answer, written
+from graders import Grader, all_at_once, killed, pickled_at_times, same_answer, written
 
 import fastrace as fr
 from fastrace.races import flight
@@ -54,16 +54,9 @@ def test_answers_in_any_order_give_the_race_of_one_round_at_a_time(kind, seed):
 
 @pytest.mark.parametrize("kind", RACES)
 def test_a_race_in_flight_pickles_with_what_is_out_and_what_is_held_back(kind):
-    values, rng = table(4, kind in ("drop", "worst")), np.random.default_rng(3)
+    values = table(4, kind in ("drop", "worst"))
 
-    def check(race):
-        if rng.random() > 0.1:
-            return race
-        again = pickle.loads(pickle.dumps(race))
-        for mine, its in zip(race.pending, again.pending, strict=True):
-            np.testing.assert_array_equal(mine, its)
-        return again
-
+    check = pickled_at_times(np.random.default_rng(3))
     race, _, asked = all_at_once(RACES[kind](), values, np.random.default_rng(0), check=check)
     plain, _, same = all_at_once(RACES[kind](), values, np.random.default_rng(0))
     assert race.result() == plain.result() == pickle.loads(pickle.dumps(race)).result() and asked == same

@@ -58,8 +58,13 @@ class InFlight(ABC):
         """Whether a reward is out, or has come before its turn."""
         return self._flight is not None and not self._flight.idle
 
-    def _out(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Arms and numbers of the rewards that are out, a pair each."""
+    @property
+    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Arms and rows, pulls or rounds, a pair for each reward that ``ask(pending=True)`` has handed out.
+
+        Those that are told, or of no use any more, are left out. After a pickled race or rule has been restored, these
+        are the requests to send again.
+        """
         if self._flight is None:
             return np.zeros(0, np.intp), np.zeros(0, np.int64)
         out: tuple[NDArray[np.intp], NDArray[np.int64]] = self._flight.out()

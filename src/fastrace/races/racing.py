@@ -302,14 +302,6 @@ class FiniteRace(InFlight):
     def _paid(self) -> bool:
         return self._race.n_looked > 0 or self._under_way
 
-    @property
-    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Arms and rows, a pair for each reward, that ``ask(pending=True)`` has handed out and that are not told yet.
-
-        After a pickled race has been restored, these are the requests to send again.
-        """
-        return self._out()
-
     def tell(self, rewards: ArrayLike, arms: ArrayLike | None = None, rows: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
 

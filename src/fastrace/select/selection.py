@@ -241,14 +241,6 @@ class Selection(PullsInFlight):
     def _paid(self) -> bool:
         return self._core.total > 0 or self._under_way
 
-    @property
-    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Arms and pulls, a pair for each reward, that ``ask(pending=True)`` has handed out and that are not told yet.
-
-        After a pickled rule has been restored, these are the requests to send again.
-        """
-        return self._out()
-
     def tell(self, rewards: Any, arms: ArrayLike | None = None, pulls: ArrayLike | None = None) -> None:
         """Take the rewards that `ask` wanted.
 

@@ -55,11 +55,3 @@ class RoundsInFlight(PullsInFlight):
 
     def _paid(self) -> bool:
         return self._race.position_now > 0 or self._under_way
-
-    @property
-    def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Arms and rounds, a pair for each reward, that ``ask(pending=True)`` has handed out and that are not told yet.
-
-        After a pickled race has been restored, these are the requests to send again.
-        """
-        return self._out()

@@ -28,6 +28,10 @@ from fastrace.streams._rounds import STOPPED_BY
 cnp.import_array()
 
 
+def in_round(k):
+    return f"round {k}, counted from 0,"
+
+
 cdef class StreamRace(Rounds):
     """One race; the classes of `stream_racing` check the arguments and name the answer."""
 
@@ -46,12 +50,12 @@ cdef class StreamRace(Rounds):
                 x = float(block[i, j])
                 low, high = self.support(j)
                 if not low - stream_slack(low, high) <= x <= high + stream_slack(low, high):
-                    where = f"row {row_in(order, first + i)}" if order is not None else f"round {first + i}"
+                    where = f"row {row_in(order, first + i)}" if order is not None else in_round(first + i)
                     return self._refusal(self.arm[j], x, low, high, where)
         return RuntimeError("a reward changed while it was read")
 
     def _refusal(self, Py_ssize_t arm, double x, double low, double high, str where):
-        said = f"the reward of arm {arm} in {where}{', counted from 0,' if where[:5] == 'round' else ''} is {x!r}"
+        said = f"the reward of arm {arm} in {where} is {x!r}"
         if self.bound == ASYMPTOTIC:
             return arm_error(self, arm, f"{said}; a finite number is needed: drop or replace the round")
         if x != x or x in (INFINITY, -INFINITY):
@@ -80,7 +84,7 @@ cdef class StreamRace(Rounds):
         low, high = self.arguments[6][arm], self.arguments[7][arm]
         slack = stream_slack(low, high)
         if not low - slack <= reward <= high + slack and not (reward != reward and self.missing != REFUSED):
-            raise self._refusal(arm, reward, float(low), float(high), f"round {round}")
+            raise self._refusal(arm, reward, float(low), float(high), in_round(round))
 
     def pause(self):
         """Stop, as what may be paid for is used up; more rounds may be told later."""
