@@ -83,9 +83,10 @@ class PermutationTest(_checks.OwnInit):
     **Proof.** Resamples come in exchangeable order, so given the data and :math:`K`, the first :math:`t` of :math:`N`
     indicators, of which :math:`L` are 1, have in their order the probability
     :math:`P_t(K) = \binom{N - t}{K - L} / \binom{N}{K}`. Let :math:`Q_t` be the probability of the same sequence under
-    a mixture of coins, :math:`B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. The wealth :math:`W_t(k) = Q_t / P_t(k)` of a
-    gambler who bets on the next indicator as the mixture says, against :math:`k`, is a test martingale if
-    :math:`k = K`, so :math:`W_t(K)` ever reaches :math:`1 / \rho'` with probability at most :math:`\rho'` (Ville).
+    a mixture of coins, :math:`B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. A gambler who bets on each
+    next indicator as the mixture says has the wealth :math:`W_t(k) = Q_t / P_t(k)` against :math:`k`. For :math:`k = K`
+    it is a test martingale, so :math:`W_t(K)` ever reaches :math:`1 / \rho'` with probability at most :math:`\rho'`
+    (Ville).
     :math:`P_t(k)` is proportional to :math:`\prod_{i < L} (k - i) \prod_{i < t - L} (N - k - i)`, a product of positive
     linear terms where it is not 0, hence log-concave: once it falls at :math:`k`, it falls beyond. So if
     :math:`P_t` falls at :math:`m` and :math:`W_t(m) \ge 1 / \rho'`, then :math:`W_t(k) \ge 1 / \rho'` for each

@@ -576,9 +576,9 @@ class BettingRace(StreamRace):
 
     Notes
     -----
-    Let W be the wealth of a gambler who bets on the differences :math:`x_b - x_c` of rewards of the same round, each
-    time a predictable share of his wealth. If :math:`\mu_b \le \mu_c`, it is a nonnegative supermartingale that starts
-    at 1, however the rewards of a round depend on each other; so it ever exceeds :math:`m (n - m) / \delta`, for n arms
+    A gambler bets on the differences :math:`x_b - x_c` of rewards of the same round, each time a share of his wealth W
+    that earlier rounds alone decide. If :math:`\mu_b \le \mu_c`, W is a nonnegative supermartingale that starts at 1,
+    however the rewards of a round depend on each other; so it ever exceeds :math:`m (n - m) / \delta`, for n arms
     of which m are wanted, with probability at most :math:`\delta / m (n - m)`. Then b has beaten c. Let A be the m best
     arms and B the others; with probability at least ``1 - delta`` no arm of B ever beats one of A. An arm leaves when
     it has been beaten by as many arms still in the race as are still wanted: one of A cannot be, since fewer than that
