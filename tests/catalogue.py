@@ -213,7 +213,7 @@ LEFT_OUT = {
     "results.Column": "part of a printed table",
     "results.Table": "part of a printed table", "results.Result": BASE,
     "select.selection.Selection": BASE, "sources.Source": BASE,
-    "streams.stream_racing.StreamRace": BASE,
+    "streams.stream_race.StreamRace": BASE,
     "pulls.CallbackPulls": "a compiled function cannot be saved",
     "sources.CallbackSource": "a compiled function cannot be saved",
     "mcmc.models.priors.Scale": BASE,
@@ -297,7 +297,7 @@ def _moments(moments, k):
 def _race(race, k):
     """Any race that asks and is told."""
     if not race.done:
-        if isinstance(race, fr.streams.stream_racing.StreamRace):
+        if isinstance(race, fr.streams.stream_race.StreamRace):
             arms, rounds = race.ask(5)
             race.tell(VALUES[np.ix_(rounds % 400, arms)])
         elif isinstance(race, fr.select.selection.Selection):

@@ -34,6 +34,7 @@ from fastrace.select.adaptive import Adapt
 from fastrace.select.choosing import select_best
 from fastrace.select.lucb import LUCB
 from fastrace.streams.betting import BettingStop, TargetBetStop, TargetEBStop, TargetOddsStop
+from fastrace.streams.betting_race import BettingRace
 from fastrace.streams.comparison import Comparison
 from fastrace.streams.estimating import estimate_mean
 from fastrace.streams.gbas import GBAS
@@ -42,4 +43,4 @@ from fastrace.streams.permutation import PermutationTest, permutation_test
 from fastrace.streams.proxies import Proxy
 from fastrace.streams.sequences import ConfidenceSequence
 from fastrace.streams.stopping import AA, NAS, SRA, EBGStop, EBStop, GeometricNAS
-from fastrace.streams.stream_racing import BernsteinRace, BettingRace, HoeffdingRace
+from fastrace.streams.stream_racing import BernsteinRace, HoeffdingRace

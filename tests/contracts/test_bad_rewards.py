@@ -55,9 +55,9 @@ def doors(thing):
     if isinstance(thing, fr.UnequalRace):
         return {"tell": lambda bad: thing.tell(spoilt(VALUES[thing.ask()[1], thing.ask()[0]], bad)),
                 "run": lambda bad: thing.run([np.full(size, bad) for size in catalogue.ARGUMENTS["sizes"]])}
-    if isinstance(thing, fr.FiniteRace | fr.streams.stream_racing.StreamRace | fr.LilUCB):
+    if isinstance(thing, fr.FiniteRace | fr.streams.stream_race.StreamRace | fr.LilUCB):
         table = np.full((400, 4), np.nan)
-        given = {"order": "given"} if isinstance(thing, fr.streams.stream_racing.StreamRace) else {}    # it has begun
+        given = {"order": "given"} if isinstance(thing, fr.streams.stream_race.StreamRace) else {}    # it has begun
         return {"tell": lambda bad: thing.tell(spoilt(VALUES[np.ix_(*(part % (400, 4)[k] for k, part in
                                                                       enumerate(thing.ask()[::-1])))], bad)),
                 "run": lambda bad: thing.run(np.where(np.isnan(table), bad, table), **given),

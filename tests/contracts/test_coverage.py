@@ -137,7 +137,7 @@ STREAM_RACES = ["HoeffdingRace", "BernsteinRace", "BettingRace"]
 
 def test_no_race_over_streams_is_left_out():
     races = {name for name, cls in catalogue.public_classes().items()
-             if issubclass(cls, fr.streams.stream_racing.StreamRace) and cls is not fr.streams.stream_racing.StreamRace}
+             if issubclass(cls, fr.streams.stream_race.StreamRace) and cls is not fr.streams.stream_race.StreamRace}
     assert races == set(STREAM_RACES)
 
 

@@ -41,7 +41,7 @@ def endless(name):
     if issubclass(cls, RandomPulls):
         pulls = catalogue.made(name)
         return pulls, lambda: pulls.read([0, 1], [10**9, 10**9]), lambda: pulls.read([0, 1], [2, 3])
-    if issubclass(cls, fr.streams.stream_racing.StreamRace):
+    if issubclass(cls, fr.streams.stream_race.StreamRace):
         race = cls(4, LONG, support=(0, 1))
         return race, lambda: race.run(TABLE, order="given"), lambda: race.tell(TABLE[: 1, : race.ask()[0].size])
     if name in ("FiniteRace", "LilUCB"):

@@ -206,7 +206,7 @@ def of_many_arms(name, n):
     parameters = inspect.signature(cls).parameters
     given = {"n_arms": n, "n_rows": 100, "n_best": 10, "epsilon": 0.2, "support": (0, 1), "horizon": 100,
              "budget": 3 * n, "rng": 1, "sizes": np.full(n, 5) if name == "UnequalRace" else None}
-    if issubclass(cls, fr.streams.stream_racing.StreamRace):
+    if issubclass(cls, fr.streams.stream_race.StreamRace):
         given["epsilon"] = 0.0
     rule = cls(**{key: value for key, value in given.items() if key in parameters})
     table = np.broadcast_to(np.linspace(0.0, 1.0, n), (100, n))
@@ -214,7 +214,7 @@ def of_many_arms(name, n):
         return rule, lambda: rule.run(BernoulliPulls(np.linspace(0.0, 1.0, n), rng=1), max_pulls=n + 1000)
     if name == "LilUCB":
         return rule, lambda: rule.run(table, max_pulls=n + 1000)
-    if isinstance(rule, fr.streams.stream_racing.StreamRace):
+    if isinstance(rule, fr.streams.stream_race.StreamRace):
         return rule, lambda: rule.run(table[:1])
     return rule, lambda: rule.ask()
 

@@ -233,7 +233,7 @@ def test_races_end_at_max_pulls_and_say_so(name, limit):
         assert (np.isnan(result.lower) | (result.lower <= MEANS))[read].all()
         assert (np.isnan(result.upper) | (result.upper >= MEANS))[read].all()
     again = race.run(source, max_pulls=10)              # it goes on from there
-    rounds = isinstance(race, fr.streams.stream_racing.StreamRace)      # no round is begun that would exceed it
+    rounds = isinstance(race, fr.streams.stream_race.StreamRace)      # no round is begun that would exceed it
     assert limit - (result.active.size - 1 if rounds else 0) <= again.pulls.sum() <= limit + 10
 
 

@@ -33,7 +33,7 @@ def in_round(k):
 
 
 cdef class StreamRace(Rounds):
-    """One race; the classes of `stream_racing` check the arguments and name the answer."""
+    """One race; the classes over `stream_race` check the arguments and name the answer."""
 
     _public_name = "race"
 
