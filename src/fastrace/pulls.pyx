@@ -586,6 +586,7 @@ cdef class CallablePulls(PullSource):
     def __init__(self, function, n_arms):
         if not callable(function):
             raise ValueError(f"function is {_checks.shown(function)}; a callable of (arms, counts) is needed")
+        _checks.at_once(function, "function")
         _checks.takes(function, "function", "arms", "counts")
         super().__init__(n_arms)
         guard_build(&self.guard, 1, self)
@@ -627,6 +628,7 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
         if array.ndim == 1 and array.shape[0] == total and cnp.PyArray_TYPE(array) == cnp.NPY_DOUBLE and \
                 cnp.PyArray_ISCARRAY_RO(array):
             return array
+    _checks.at_once(given, "pull")
     if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
         parts = [np.asarray(part) for part in given]
         for k, part in enumerate(parts):

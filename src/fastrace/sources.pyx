@@ -394,6 +394,7 @@ cdef class CallableSource(_BlockSource):
                  reward_cost=np.inf):
         if not callable(function):
             raise ValueError(f"function is {_checks.shown(function)}; a callable of (arms, rows) is needed")
+        _checks.at_once(function, "function")
         _checks.takes(function, "function", "arms", "rows")
         super().__init__(n_arms, n_rows, scan_advantage=scan_advantage, reward_cost=reward_cost, first_look=first_look,
                          support=support)
@@ -462,6 +463,7 @@ def _block(values, n_rows, n_arms):
     wanted = f"a block of real numbers of shape ({n_rows}, {n_arms}), rows by arms, is needed"
     if values is None:
         raise ValueError(f"function returned None; {wanted}")
+    _checks.at_once(values, "function")
     if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
         raise ValueError(f"function returned masked entries; {wanted}")
     try:

@@ -8,6 +8,7 @@ import pytest
 from scipy import LowLevelCallable
 
 import fastrace as fr
+from fastrace.model_selection import race_predictions
 from fastrace.sources import CallableSource, CallbackSource
 from reward_tables import ARMS, PER_ARM, ROWS, assert_delivers, lookup, read_only, table
 
@@ -234,3 +235,41 @@ def test_sums_and_pulls_name_what_a_function_returned():
     for returned, words in ((None, "NoneType of dtype object; real numbers"), ([[1.0], [1.0, 2.0], 3.0], "no array")):
         with pytest.raises(ValueError, match=f"rewards are a.*{words}"):
             fr.select_best(lambda arms, counts, returned=returned: returned, 2, 1, 0.1)
+
+
+class Async:
+    """What has to be awaited, as a function, an object with a method `pull`, and a plain function that hides it."""
+
+    async def __call__(self, arms, rows):
+        return np.zeros((len(rows), len(arms)))
+
+    async def pull(self, arms, counts):
+        return np.zeros(sum(counts))
+
+
+async def coroutine_function(arms, rows):
+    return np.zeros((len(rows), len(arms)))
+
+
+DOORS = {
+    "race": lambda f: fr.race(f, n_arms=3, n_rows=500),
+    "FiniteRace": lambda f: fr.FiniteRace(3, 500).run(f),
+    "BettingRace": lambda f: fr.BettingRace(3, support=(0, 1)).run(f),
+    "LUCB": lambda f: fr.LUCB(3, 1).run(f),
+    "select_best": lambda f: fr.select_best(f, 3),
+    "race_sums": lambda f: fr.race_sums(f, sizes=[500] * 3),
+    "race_predictions": lambda f: race_predictions(np.arange(500) % 2, f, n_candidates=3),
+}
+
+
+@pytest.mark.filterwarnings("error")                    # such as that of a coroutine that was never awaited
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("function", "said"), [
+    (coroutine_function, "is a coroutine function"),
+    (Async(), "is a coroutine function"),
+    (functools.partial(coroutine_function), "is a coroutine function"),
+    (lambda arms, rows: coroutine_function(arms, rows), "returned what has to be awaited"),
+], ids=["async def", "object", "partial", "lambda"])
+def test_what_has_to_be_awaited_is_refused_and_pointed_to_race_async(door, function, said):
+    with pytest.raises(TypeError, match=f"{said}.*await fastrace.race_async"):
+        DOORS[door](function)

@@ -226,3 +226,13 @@ def test_progress_shows_the_rewards_and_changes_nothing(build, capsys):
     assert cut.stopped_by == "max_pulls" and "15/15" in capsys.readouterr().err
     with pytest.raises(TypeError, match="progress"):
         fr.race(rewards, progress=2, **options)
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ((6, 2000), r"delta is 6 and bound is 2000.*go by name: race\(rewards, n_arms=6, n_rows=2000\)"),
+    ((6,), r"delta is 6, as .*race\(rewards, n_arms=6, n_rows=...\)"),
+    ((0.1,), "n_arms is None and n_rows is None"),
+])
+def test_sizes_given_by_position_are_pointed_to_their_names(given, said):
+    with pytest.raises(ValueError, match=f"^race: {said}"):
+        fr.race(lambda arms, rows: np.zeros((len(rows), len(arms))), *given)

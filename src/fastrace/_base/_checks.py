@@ -401,6 +401,24 @@ def takes(function: Callable[..., Any], name: str, *arguments: str, hint: str = 
         ) from None
 
 
+def is_async(function: Any) -> bool:
+    """Whether calls of a function have to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def at_once(value: Any, name: str) -> None:
+    """Refuse what would have to be awaited: a function, or what a function called `name` has returned."""
+    awaitable = inspect.isawaitable(value)
+    if awaitable or is_async(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError(
+            f"{name} {'returned what has to be awaited' if awaitable else 'is a coroutine function (async def)'}, and "
+            f"here its rewards are used as they come; await fastrace.race_async(evaluate, ...), which takes an async "
+            f"evaluate(arm, row) and keeps many calls under way at once, or give a plain function"
+        )
+
+
 class DamagedError(ValueError):
     """A saved state that cannot be right; the message names the part that was damaged."""
 

@@ -240,9 +240,12 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
     if callable(y_pred):
         if n_candidates is None:
             raise ValueError("n_candidates is None; it is needed where y_pred is a callable")
+        _checks.at_once(y_pred, "y_pred")
 
         def called(arms: Any, rows: Any) -> Any:
-            block = np.asarray(y_pred(arms, rows))
+            given = y_pred(arms, rows)
+            _checks.at_once(given, "y_pred")
+            block = np.asarray(given)
             if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
                 raise ValueError(
                     f"y_pred returned shape {block.shape}; ({len(rows)}, {len(arms)}, ...), rows by candidates, is "

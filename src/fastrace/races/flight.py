@@ -150,7 +150,7 @@ async def race_async(
             book = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
         pool = None
-        if not _is_async(evaluate):
+        if not _checks.is_async(evaluate):
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         try:
@@ -269,10 +269,6 @@ def _digest(scores: np.ndarray[Any, Any]) -> str:
 
 
 # Requests.
-
-
-def _is_async(evaluate: Evaluate) -> bool:
-    return inspect.iscoroutinefunction(evaluate) or inspect.iscoroutinefunction(type(evaluate).__call__)
 
 
 def _number(value: Any, arm: int, row: int) -> float:

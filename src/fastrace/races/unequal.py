@@ -457,10 +457,12 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
         return rewards
     if callable(rewards):
         function = rewards
+        _checks.at_once(function, "rewards")
         _checks.takes(function, "rewards", "arm", "rows")
 
         def block(arms: NDArray[np.intp], rows: NDArray[np.int64]) -> ArrayLike:
             given = function(int(arms[0]), rows)
+            _checks.at_once(given, "rewards")
             needed = f"one reward per row, a vector of real numbers of shape {rows.shape}, is needed"
             try:
                 values = np.asarray(given)
