@@ -244,6 +244,32 @@ def test_the_journal_of_another_race_is_refused_by_what_differs(tmp_path, other,
     agrees(go(Grader(), journal=path, **(MORE | {"concurrency": 3, "rng": None})))
 
 
+KINDS = {
+    "FiniteRace": None, "LUCB": lambda: fr.LUCB(4, 1, rng=3), "KLLUCB": lambda: fr.KLLUCB(4, 1, rng=3),
+    "BettingRace": lambda: fr.BettingRace(4, support=(0, 1)), "HoeffdingRace": lambda: fr.HoeffdingRace(
+        4, 10_000, support=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("wrote", KINDS)
+@pytest.mark.parametrize("asked", KINDS)
+def test_the_journal_of_another_kind_of_race_is_refused_in_one_sentence(tmp_path, wrote, asked):
+    def goes(kind, **options):
+        if kind == "FiniteRace":
+            return go(Grader(), journal=path, **MORE)
+        return asyncio.run(fr.race_async(Grader(), race=KINDS[kind](), journal=path, **options))
+
+    path = tmp_path / "race.jsonl"
+    goes(wrote, max_pulls=8)
+    if asked == wrote:
+        goes(asked, max_pulls=8)
+        return
+    with pytest.raises(ValueError, match=f"^journal '.*race.jsonl' was written by a race of {wrote}, and the one to go "
+                                         f"on with is of {asked}; choose another path, or make the race that wrote "
+                                         f"it$"):
+        goes(asked, max_pulls=8)
+
+
 def test_what_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
     path = tmp_path / "notes.txt"
     for text in ("my notes", "my notes\n", '{"a": 1}\n', "[1]\n"):

@@ -117,6 +117,9 @@ class Journal:
         if "seed" in self.race and self.race["seed"] is None:
             self.race["seed"] = there.get("seed")
         here = json.loads(json.dumps(self.race))
+        if _kind(there) != _kind(here):
+            raise ValueError(f"{name} was written by a race of {_kind(there)}, and the one to go on with is of "
+                             f"{_kind(here)}; choose another path, or make the race that wrote it")
         other = [f"{key} is {shown(there.get(key))} there and {shown(here.get(key))} here"
                  for key in {**here, **there} if there.get(key) != here.get(key)]
         if other:
@@ -163,6 +166,12 @@ class Journal:
         """Write a reward, nan where the answer is missing."""
         value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
         self._write({self.unit: row, "arm": arm, "reward": value})
+
+
+def _kind(race: dict[str, Any]) -> str:
+    """The class of a race, as the first line of a journal tells it."""
+    words = str(race.get("race") or race.get("rule")).split()
+    return "FiniteRace" if "n_rows" in race else words[0]
 
 
 def _said(reward: float) -> str:
