@@ -183,6 +183,7 @@ def test_timings_of_pytest_benchmark(tmp_path, capsys):
         (tmp_path / f"{name}.json").write_text(json.dumps(held))
     status, out, _ = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")
     assert status == 0 and "better" in out and "nothing says which times share a process" in out
+    assert ", 100 times\n" in out and "5 times of each file" in out and "100 processes" not in out
     del held["benchmarks"][0]["stats"]["data"]
     (tmp_path / "b.json").write_text(json.dumps(held))
     status, _, err = say(capsys, "--pyperf", tmp_path / "a.json", tmp_path / "b.json")

@@ -235,3 +235,26 @@ def test_arms_that_tie_with_the_best_are_named():
     assert "  arm c ties with d, e, f; " in str(fr.race(tied, names=list("abcdef"), rng=1))
     assert "  arm 0 ties with 2; " in str(fr.race_sums([tied[:, 2], tied[:, 0], tied[:, 3]], scan_advantage=9, rng=1))
     assert "ties" not in str(fr.race(VALUES, rng=1))
+
+
+@pytest.mark.parametrize(("n_best", "whole"), [(1, 6), (3, 8), (8, 13), (9, 14)])
+def test_a_table_never_hides_a_single_line(n_best, whole):
+    """A line that says so would take as much room."""
+    for n_arms in (whole, whole + 1):
+        text = str(fr.LUCB(n_arms, n_best).result())
+        hidden = n_arms > whole
+        assert len([line for line in text.splitlines() if line.startswith((" ", "*")) and "more" not in line]) == (
+            1 + (n_arms - 2 if hidden else n_arms))
+        assert ("2 more arms" in text) == hidden and "1 more" not in text
+    race = fr.FiniteRace(11, 100)
+    assert "more arm" not in str(race.result()) and "  10 " in str(race.result())
+    assert "2 more arms" in str(fr.FiniteRace(12, 100).result())
+    assert "more pair" not in str(fr.Comparison(12, reference=0).result())
+
+
+def test_a_tiny_error_bound_of_the_normal_rule_says_what_it_rests_on(rng):
+    values = rng.random((5000, 2)) + [0.0, 0.4]
+    said = "on, if means were normal that far out"
+    assert said in str(fr.race(values, rng=1))
+    assert said not in str(fr.race(values, support=(0, 1.4), rng=1))
+    assert said not in str(fr.race(values - [0.0, 0.38], max_pulls=300, rng=1))

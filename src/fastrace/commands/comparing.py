@@ -23,7 +23,7 @@ from fastrace.streams.comparison import Comparison
 
 FEW_PROCESSES = 30      # below which the mean over processes need not be nearly normal
 FIRST_PROCESSES = 5     # before which nothing is said
-WORDS = ("file", "time", "process")     # what is compared, what it consists of, and which of these belong together
+WORDS = ("file", "time")                # what is compared, and what it consists of
 GZIP = b"\x1f\x8b"      # what a compressed file begins with
 
 
@@ -114,7 +114,9 @@ def _of_timings(options: argparse.Namespace) -> dict[str, ComparisonResult]:
 def _with_doubts(made: Comparison, runs: list[_Timings]) -> ComparisonResult:
     """The result in words of timings, with a warning of too few processes, or of timings of a single one."""
     result = made.result()
-    said = [text.replace("arm", "file", 1).replace("clusters", "processes").replace(
+    known = all(read.grouped for read in runs)      # else processes are not spoken of
+    units = "processes" if known else "times"
+    said = [text.replace("arm", "file", 1).replace("clusters", units).replace(
         "give a support, or wait for more", "run more") for text in result.warnings]
     for name, read in zip(result.names, runs, strict=True):
         processes = read.processes
@@ -127,8 +129,8 @@ def _with_doubts(made: Comparison, runs: list[_Timings]) -> ComparisonResult:
         elif len(processes) < FEW_PROCESSES:
             said.append(f"file {name!r}: it has times of {counted(len(processes), 'process')}; with fewer than "
                         f"{FEW_PROCESSES} the promise rests on their means being nearly normal")
-    note = result.note.replace("clusters of each arm", "processes of each file")
-    return dataclasses.replace(result, warnings=tuple(said), note=note, words=WORDS)
+    note = result.note.replace("clusters of each arm", f"{units} of each file")
+    return dataclasses.replace(result, warnings=tuple(said), note=note, words=(*WORDS, "process" if known else ""))
 
 
 def _arm_names(files: list[Path]) -> list[str]:

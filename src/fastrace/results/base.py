@@ -238,7 +238,7 @@ class ArmsResult(Result):
     def _listed(self) -> list[int | str]:
         """The arms in the printed table, and lines for those left out."""
         order = self._order()
-        shown: list[int | str] = [int(arm) for arm in order[:MOST_ROWS]]
+        shown: list[int | str] = [int(arm) for arm in order[: n_shown(order.size)]]
         rest = order.size - len(shown)
         return [*shown, f"  ... {counted(rest, f'more {self._noun}')}"] if rest else shown
 
@@ -378,6 +378,11 @@ class ComparedResult(ArmsResult):
         if self.differences is not None:
             found |= {"difference_lower": self.differences[:, 0], "difference_upper": self.differences[:, 1]}
         return found | {"verdict": list(self.verdict)}
+
+
+def n_shown(n: int, most: int = MOST_ROWS) -> int:
+    """How many of n lines to print: `most`, or one more rather than a line that says that one is left out."""
+    return n if n <= most + 1 else most
 
 
 def same(a: Any, b: Any) -> bool:

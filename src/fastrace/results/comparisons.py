@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, number, short
-from fastrace.results.base import MOST_DRAWN, MOST_ROWS, Column, Result, Table
+from fastrace.results.base import MOST_DRAWN, Column, Result, Table, n_shown
 
 VERDICTS = ("better", "worse", "equivalent", "not known yet")
 
@@ -61,7 +61,8 @@ class ComparisonResult(Result):
     warnings : tuple of str
         What may void the promise.
     words : tuple of str
-        What arms, rewards and clusters are called where the answer is printed and drawn.
+        What arms, rewards and clusters are called where the answer is printed and drawn; clusters that have no word
+        are not spoken of.
     """
 
     names: tuple[str, ...]
@@ -114,7 +115,7 @@ class ComparisonResult(Result):
                 f"({self.kind}, delta {self.delta:g}): {found}")
 
     def _table(self) -> Table:
-        listed = range(min(len(self.verdict), MOST_ROWS))
+        listed = range(n_shown(len(self.verdict)))
         names = [tuple(short(name, 30) for name in self._pair(k)) for k in listed]
         left, right = (max(len(head), *(len(pair[side]) for pair in names)) if names else len(head)
                        for side, head in enumerate((self.words[0], "against")))
@@ -134,8 +135,9 @@ class ComparisonResult(Result):
     def _notes(self) -> list[str]:
         said = []
         _, reward, cluster = self.words
-        for arm in range(min(len(self.names), MOST_ROWS)):
-            clusters = "" if self.n_clusters is None else f" in {counted(self.n_clusters[arm], cluster, ',')}"
+        for arm in range(n_shown(len(self.names))):
+            clusters = ("" if self.n_clusters is None or not cluster else
+                        f" in {counted(self.n_clusters[arm], cluster, ',')}")
             said.append(f"  {short(self.names[arm], 30)}: mean {number(float(self.mean[arm]), '.5g')} in "
                         f"[{self.lower[arm]:.5g}, {self.upper[arm]:.5g}], "
                         f"{counted(self.pulls[arm], reward, ',')}{clusters}")

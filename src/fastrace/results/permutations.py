@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, short
-from fastrace.results.base import MOST_DRAWN, MOST_ROWS, Column, Result, Table
+from fastrace.results.base import MOST_DRAWN, Column, Result, Table, n_shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class PermutationResult(Result):
 
     def _table(self) -> Table:
         order, words = self._order(), self._words()
-        listed = [int(i) for i in order[:MOST_ROWS]]
+        listed = [int(i) for i in order[: n_shown(order.size)]]
         names = {i: short(self._name(i)) for i in listed}
         width = max(len("hypothesis"), *map(len, names.values()))
         columns = [Column(head, np.ravel(getattr(self, head)), spec) for head, spec in

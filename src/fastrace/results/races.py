@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fastrace._base._words import counted, ending, short
 from fastrace.results.base import ArmsResult, Column, ComparedResult
 
+FAR_OUT = 1e-3          # tails of normal laws below which means of some 50 rows need not have them
+
 
 def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> list[str]:
     """A line that names the arms whose value, known exactly, is that of the best arm."""
@@ -89,7 +91,9 @@ class RaceResult(ComparedResult):
     error_bound : float
         The smallest delta at which `best` would be the answer by what has been read: an anytime p-value of "one of
         `best` is wrong" (by `epsilon` or more, where that is given). At most `delta` once a race has decided, 0 if all
-        was read, 1 where nothing speaks for the answer; nan for `LilUCB`.
+        was read, 1 where nothing speaks for the answer; nan for `LilUCB`. Of the normal rule it is the tail of a normal
+        law beyond the lead, added up over looks and pairs: means of few rows follow that law in the middle, not far
+        out, so take 1e-9 there for "very small", and for no number.
     epsilon : float
         As asked for; in reward units.
     cost : float or None
@@ -162,7 +166,8 @@ class RaceResult(ComparedResult):
         ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
         paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
-            f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
+            f"  the answer would stand at any delta from {self.error_bound:.3g} on"
+            f"{', if means were normal that far out' if self.bound == 'normal' and self.error_bound < FAR_OUT else ''}"]
         return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(),
                 *super()._notes()]
 

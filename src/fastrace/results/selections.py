@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base._words import counted, ending
-from fastrace.results.base import Column, ComparedResult
+from fastrace.results.base import Column, ComparedResult, n_shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class SelectionResult(ComparedResult):
     def _listed(self) -> list[int | str]:
         order = self._order()
         cut = np.size(self.best)
-        first, last = order[: min(cut, 8)], order[cut : cut + 4]
+        first, last = order[: n_shown(cut, 8)], order[cut : cut + n_shown(order.size - cut, 4)]
         shown: list[int | str] = [int(arm) for arm in first]
         if cut > first.size:
             shown.append(f"  ... {cut - first.size} more selected")
