@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
@@ -66,6 +67,7 @@ class BiasCheck:
         )
 
 
+@one_blas_thread()
 def check_bias(
     kernel: _Races, trace: Trace, n: int = 1000,
     rng: _checks.RngLike = None,
@@ -145,7 +147,7 @@ def check_bias(
     high = float(stats.beta.ppf(0.975, wrong + 1, checked - wrong)) if wrong < checked else 1.0
     problems = unmixed(trace)
     for words in problems:
-        warnings.warn(words, stacklevel=2)
+        warnings.warn(words, stacklevel=3)
     return BiasCheck(checked, wrong, raced, wrong / checked, (low, high), kernel.delta, tuple(problems))
 
 

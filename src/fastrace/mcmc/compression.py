@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
@@ -148,6 +149,7 @@ class Compressed:
         return math.sqrt(max(0.0, float(step @ self.metric().times(step))))
 
 
+@one_blas_thread()
 def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
     """Expand a model's log-likelihood to second order in what its rows see.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import residuals, tail
@@ -36,6 +37,7 @@ _LARGE = 500            # parameters, and these are not too many to look
 _DRAWS = 400            # whose weights tell Pareto k where decisions are races
 
 
+@one_blas_thread()
 def correct(
     draws: ArrayLike | Mapping[str, ArrayLike],
     surrogate: Compressed | Reference,
@@ -168,7 +170,7 @@ def correct(
     problems = _problems(trace, proposed, k, model)
     problems += _width_problems(array, surrogate, model, problems)
     for words in problems:
-        warnings.warn(words, stacklevel=2)
+        warnings.warn(words, stacklevel=3)
     return replace(trace, warnings=tuple(problems))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._fit import mode_words, other_mode
@@ -173,6 +174,7 @@ class LaplaceResult(Result):
         ax.legend()
 
 
+@one_blas_thread()
 def laplace(
     model: Model, n_draws: int = 4000, rng: _checks.RngLike = None, *, df: float | str = "auto"
 ) -> LaplaceResult:
@@ -367,5 +369,5 @@ def _answer(
         problems.append(f"only {best.ess:.0f} of {n} draws are effective: means and deviations are rough; give a "
                         f"larger n_draws, or run mcmc.sample")
     for words in problems:
-        warnings.warn(words, stacklevel=3)
+        warnings.warn(words, stacklevel=4)
     return answer if not problems else replace(answer, warnings=tuple(problems))

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
@@ -42,6 +43,7 @@ FIRST = 32  # steps before the first of them
 Callback = Callable[[int, Steps], object]
 
 
+@one_blas_thread()
 def sample(
     kernel: Kernel | Model | MixtureOf,
     init: Any = None,
@@ -88,7 +90,8 @@ def sample(
         Steps at the start of each chain in which the proposal adapts; they are not kept.
     threads : int, optional
         Chains at work at once; by default as many as there are processors. Compiled models run side by side, Python
-        functions take turns. Chains that outnumber the threads take turns of about 0.1 seconds.
+        functions take turns. Chains that outnumber the threads take turns of about 0.1 seconds. Where threadpoolctl
+        is installed (extra "threads"), BLAS has one thread meanwhile.
     checkpoint : path, optional
         File to save to, every so many seconds and at the end. If it is there already, sampling goes on from it, and the
         result is the one that an uninterrupted call would have given. Kernel, model, `init`, `n_chains`, `n_tune` and
@@ -215,7 +218,7 @@ def sample(
     trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
     try:
         for words in problems:
-            warnings.warn(words, stacklevel=2)
+            warnings.warn(words, stacklevel=3)
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]
         raise

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc.kernels._minibatch import PoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, checked_share, most_drawn, table_of
@@ -66,6 +67,7 @@ class RowMetropolis(RowKernel):
     _tails: Tails | None = None
     _computed = ("_tails",)  # attributes that do not change the draws
 
+    @one_blas_thread()
     def __init__(
         self,
         model: Model,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastrace import bounds
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, RaceChain
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, table_of
@@ -47,6 +48,7 @@ class Racing(RowKernel):
     _missed = False  # whether few rows hold what a race is about
     _held_by: float | None = None  # effective share of the rows that hold it; None until it is looked for
 
+    @one_blas_thread()
     def _race_by(
         self, delta: float, bound: str, first_look: int | None, growth: float | None, access: str, student: bool,
         skewness_guard: bool | None, scan_advantage: float | None,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import phase, stage
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._chain import Chain
@@ -219,6 +220,7 @@ class SurrogateMetropolis(DecidedByRows):
         with phase("setting up SurrogateMetropolis", progress):
             self._set_up(inner, psi_hat, race)
 
+    @one_blas_thread()
     def _set_up(self, inner: str, psi_hat: ArrayLike | Compressed | None, race: tuple[Any, ...]) -> None:
         """Expand the rows, find where the surrogate is, and choose how to move and to decide."""
         decision = self.decision

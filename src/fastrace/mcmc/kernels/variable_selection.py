@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
@@ -110,6 +111,7 @@ class VariableSelection:
     full_pass_advice = ""
     least_accepted = 0.2
 
+    @one_blas_thread()
     def __init__(
         self,
         model: Model,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, TermSource
 from fastrace._models._priors import JointPrior
@@ -299,6 +300,7 @@ class Model:
         except (ValueError, ArithmeticError):
             return False
 
+    @one_blas_thread()
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         """Expand the log-likelihood at a point, by default the posterior mode."""
         if not self.has_derivatives:

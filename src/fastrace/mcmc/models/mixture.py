@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from fastrace._base import _checks
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
 from fastrace.control_variates import cubic_weights, residual_rounding
@@ -112,6 +113,7 @@ class MixtureOf:
     array([1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
     """
 
+    @one_blas_thread()
     def __init__(
         self,
         model: GLM,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import patient
 from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
 from fastrace.mcmc.models._row_bounds import weights_of
@@ -142,6 +143,7 @@ class Expansions(Model):
         """Estimated from some rows; of a model with so many parameters that a search for modes takes long, None."""
         return self._expand(at, rows) if self.dim <= _FEW else None
 
+    @one_blas_thread()
     def reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None = None) -> Reference:
         """Expand the log-posterior at a point, an array or a point of PyMC, by default at its mode.
 
