@@ -34,7 +34,49 @@ def crossed(rng, n_rows, sizes, slopes=(), family="logistic", **options):
                     **options)
 
 
-def plain_pieces(model, made):
+def nested(rng, n_rows, shape, family="logistic", **options):
+    """A model of `shape`: names of factors, each a tuple of levels of what it is nested in, and whether slopes vary."""
+    X = np.column_stack([np.ones(n_rows), rng.standard_normal(n_rows)])
+    base = {"a": rng.integers(4, size=n_rows), "b": rng.integers(3, size=n_rows), "c": rng.integers(3, size=n_rows)}
+    groups, eta = {}, X @ [0.3, -0.5]
+    for name, sloped in shape.items():
+        groups[name] = mcmc.Groups(tuple(base[part] for part in name), slopes=[1] if sloped else None)
+        codes = groups[name].codes
+        eta = eta + (0.5 * rng.standard_normal(codes.max() + 1))[codes]
+    y = rng.poisson(np.exp(0.4 * eta)) if family == "poisson" else rng.random(n_rows) < 1 / (1 + np.exp(-eta))
+    return mcmc.GLM(X, y * 1.0, family, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0),
+                    **options)
+
+
+class Summed:
+    """The twin on sums of effects: those of a factor within others come with theirs, which are then left out."""
+
+    def __init__(self, covariance, design, factors, within):
+        onto, gone = np.eye(len(covariance)), []
+        for fine, coarse in within.items():
+            (first, count, width, codes), (outer, n_outer, few, theirs) = factors[coarse], factors[fine]
+            for g in range(count):
+                around = set(theirs[codes == g].tolist())
+                for h in around:
+                    assert len(around) == 1
+                    for k in range(few):                # intercepts first, so that a slope belongs to a slope
+                        onto[first + g * width + k, outer + h * few + k] = 1.0
+            gone.extend(range(outer, outer + n_outer * few))
+        self.keep = np.delete(np.arange(len(covariance)), gone)
+        self.onto = onto[self.keep]
+        kept = [(int(np.searchsorted(self.keep, first)), count, width, codes)
+                for i, (first, count, width, codes) in enumerate(factors) if i not in within]
+        self.plain = twin.Pieces(self.onto @ covariance @ self.onto.T, design[:, self.keep], kept)
+        self.lengths, self.widths, self.blocks = self.plain.lengths, self.plain.widths, self.plain.blocks
+
+    def cubes(self, step):
+        return self.plain.cubes(self.onto @ step)
+
+    def sizes(self, before, after, totals):
+        return self.plain.sizes(self.onto @ before, self.onto @ after, totals)
+
+
+def plain_pieces(model, made, within=None):
     design = np.zeros((model.n_rows, model.n_seen))
     design[:, :2] = model._glm.X
     for f in model.factors:
@@ -42,7 +84,10 @@ def plain_pieces(model, made):
         for k in range(f.width):
             design[np.arange(model.n_rows), f.start + f.width * f.codes + k] = values[:, k]
     factors = [(f.start, f.n_groups, f.width, f.codes) for f in model.factors]
-    return twin.Pieces(np.linalg.inv(made.metric().to_dense()), design, factors), design
+    covariance = np.linalg.inv(made.metric().to_dense())
+    if within:
+        return Summed(covariance, design, factors, within), design
+    return twin.Pieces(covariance, design, factors), design
 
 
 def totals_of(weights, blocks):
@@ -53,13 +98,31 @@ CASES = [((7, 4), (), "logistic", {}), ((5, 4), (0,), "logistic", {}), ((6, 4, 3
          ((5, 3), (0, 1), "poisson", {}), ((6, 4), (), "gaussian", {}), ((5, 4), (), "student-t", {"scale": 1.0})]
 
 
+NESTED = [      # factors; which of them lies within the finest factor, and where that one is
+    ({"a": False, "ab": False}, {0: 1}), ({"ab": True, "a": False}, {1: 0}), ({"a": True, "ab": True}, {0: 1}),
+    ({"a": False, "ab": False, "abc": False}, {0: 2, 1: 2}), ({"a": False, "b": False, "ab": False}, {0: 2, 1: 2}),
+    ({"a": False, "ab": False, "c": True}, {0: 1}), ({"a": True, "ab": False}, {}),
+]
+
+
 @pytest.mark.parametrize(("sizes", "slopes", "family", "options"), CASES)
 def test_bounds_of_rows_of_several_factors_hold(sizes, slopes, family, options):
     rng = np.random.default_rng(SEED)
-    model = crossed(rng, 300, sizes, slopes, family, **options)
+    check_bounds(rng, crossed(rng, 300, sizes, slopes, family, **options))
+
+
+@pytest.mark.parametrize(("shape", "within"), NESTED)
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_bounds_of_rows_of_nested_factors_hold(shape, within, family):
+    rng = np.random.default_rng(SEED)
+    check_bounds(rng, nested(rng, 300, shape, family), within)
+
+
+def check_bounds(rng, model, within=None):
+    """Pieces are those of the twin, and no row changes by more than its bound."""
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
     made, pieces = kernel.compressed, kernel._pieces
-    plain, _ = plain_pieces(model, made)
+    plain, _ = plain_pieces(model, made, within)
     np.testing.assert_allclose(pieces.lengths(model._glm.X, model.factors), plain.lengths, rtol=1e-6, atol=1e-9)
     weights, rounding = model._piece_weights(np.array(made.psi_hat), pieces)
     blocks, radii = plain.blocks(), pieces.radii
@@ -103,22 +166,26 @@ def test_weights_of_pieces_are_their_formula():
     np.testing.assert_allclose(weights, expected, rtol=0.3)     # the integral from above, by a few steps
 
 
+@pytest.mark.parametrize("within", [None, {0: 1}])
 @pytest.mark.parametrize("size", [0.1, 0.4])     # the straight way, and by way of the point of expansion
-def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
+def test_minibatches_of_several_factors_are_their_twin(size, within, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     monkeypatch.setattr(_surrogate_decisions, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
     monkeypatch.setattr(_surrogate_moves, "replaced", lambda *given: None)  # walks of sites have a twin elsewhere
     rng = np.random.default_rng(SEED)
-    model = crossed(rng, 6000, (4, 3))
+    model = nested(rng, 6000, {"a": False, "ab": False}) if within else crossed(rng, 6000, (4, 3))
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
     kernel._walks, kernel._engines = None, []
     made = kernel.compressed
-    plain, design = plain_pieces(model, made)
+    plain, design = plain_pieces(model, made, within)
     weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)
     blocks, y = plain.blocks(), np.asarray(model._glm.y)
     totals, n = totals_of(weights, blocks), model.n_seen
-    order = np.r_[2:6, 0:2, 6:9]
-    prior = twin.Prior([2.0, 2.0], [(4, [1.0]), (3, [1.0])])
+    (first, last), (n_first, n_last) = model.factors, (f.n_groups for f in model.factors)
+    blocks_first = first if n_first > n_last else last
+    order = np.r_[blocks_first.start : blocks_first.stop, np.delete(np.arange(n), np.arange(
+        blocks_first.start, blocks_first.stop))]
+    prior = twin.Prior([2.0, 2.0], [(n_first, [1.0]), (n_last, [1.0])])
     inner = plain_inner(kernel, prior, order, size)
 
     def residual(row, psi):
@@ -142,10 +209,10 @@ def test_minibatches_of_several_factors_are_their_twin(size, monkeypatch):
     assert steps.rows.max() > 0
 
 
-@pytest.mark.parametrize(("sizes", "slopes", "lean"), [((4, 3), (), 0.0), ((4, 3, 2), (0,), np.inf)])
+@pytest.mark.parametrize(("sizes", "slopes", "lean"), [((4, 3), (), 0.0), ((4, 3, 2), (0,), np.inf), (None, None, np.inf)])
 def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, slopes, lean, monkeypatch):
     rng = np.random.default_rng(SEED)
-    model = crossed(rng, 250, sizes, slopes)
+    model = crossed(rng, 250, sizes, slopes) if sizes else nested(rng, 250, {"a": False, "ab": True})
     draws, kernels = [], []
     for decision, tilted in (("exact", np.inf), ("poisson", lean)):
         monkeypatch.setattr(_surrogate_moves, "LEAN", tilted)
@@ -259,3 +326,17 @@ def test_nested_factors_move_far_in_every_step(family):
     np.testing.assert_allclose(kernel._lengths_of_rows(), twin.spread_of(design, covariance))
     _, steps = kernel.run(np.random.default_rng(1), kernel.init(rng=1), 300)
     assert steps.accepted.mean() > 0.6              # about .83; .1 to .3 where factors were taken for independent
+    assert family != "poisson" or steps.rows.mean() < 100   # about 3; a race of 2,800 where effects had own bounds
+
+
+def test_groups_without_a_row_are_in_no_other_group():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(SEED)
+    clinic = rng.integers(5, size=3000)
+    ward = pd.Categorical(2 * clinic + rng.integers(2, size=3000), categories=range(14))
+    model = mcmc.GLM(np.ones((3000, 1)), rng.poisson(1.0, 3000), "poisson", groups={"clinic": clinic, "ward": ward})
+    kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+    pieces = kernel._pieces
+    assert pieces.kept == (1,) and len(pieces.sums) == 10
+    _, steps = kernel.run(rng, kernel.init(None, rng), 300)
+    assert steps.accepted.mean() > 0.5 and steps.rows.mean() < 100

@@ -23,7 +23,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
     drawn for one of its pieces at a time, in proportion to that part of its bound.
     """
 
-    cdef cnp.ndarray _rest, _places, _numbers
+    cdef cnp.ndarray _rest, _places, _sums, _numbers
     cdef Py_ssize_t m                   # numbers in the shared piece
     cdef const double *shared           # (m, m): from t to the shared piece
     cdef const double *own              # (width, width) of each group: from its effects to its piece, and
@@ -45,6 +45,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
                              f"{self.source.n_rows} are needed")
         self._hold_blocks(blocks, hat, most_)
         self._rest, self._places = np.array(pieces.rest, np.intp), np.array(pieces.places, np.intp, order="C")
+        self._sums = np.array(pieces.sums, np.intp, order="C")
         shared, own, along = pieces.maps()
         self._numbers = np.concatenate([shared.ravel(), own, along, pieces.radii**2, np.zeros(3 * m)])
         self.m = m
@@ -82,11 +83,14 @@ cdef class PiecePoissonChain(BlockPoissonChain):
     cdef void single_out(self, double *step, double *s) noexcept nogil:
         """The step becomes the pieces of all groups, in place; the shared one goes to `s`."""
         cdef const Py_ssize_t *place = <const Py_ssize_t *>cnp.PyArray_DATA(self._places)
+        cdef const Py_ssize_t *pair = <const Py_ssize_t *>cnp.PyArray_DATA(self._sums)
         cdef const double *own = self.own
         cdef const double *along = self.along
         cdef Py_ssize_t f, _g, k, j, width, m = self.m
         cdef double sum
         cdef double *u
+        for k in range(self._sums.shape[0]):    # rows see the sums of the effects of nested factors
+            step[pair[2 * k]] += step[pair[2 * k + 1]]
         self.share(step, s)
         for f in range(self._places.shape[0]):
             width = place[3 * f + 2]

@@ -32,20 +32,29 @@ class Pieces:
     variance 1. A row moves its predictor by at most the sum over its pieces of their lengths times the norms of R'x,
     with x what the piece's coordinates multiply.
 
+    Where a factor is nested in another one, rows see the sums of their effects, which vary far less than the effects.
+    These sums are then the effects of the finer factor, and the coarser one has no pieces.
+
     Attributes
     ----------
+    kept : tuple of int
+        Factors that have pieces.
+    sums : ndarray of int, shape (n_sums, 2)
+        An effect of these, and one of a coarser factor that comes to it in the rows' predictors.
     rest : ndarray of int, shape (k,)
         Parameters that are no effects.
-    places : ndarray of int, shape (n_factors, 3)
-        First effect, number of groups and number of effects a group, of each factor.
+    places : ndarray of int, shape (n_kept, 3)
+        First effect, number of groups and number of effects a group, of each factor that has pieces.
     root : ndarray of shape (m, m)
         R_0, lower triangular.
     response : ndarray of shape (n_seen, m)
-        T of all parameters, times R_0: how each moves with s.
+        T of all parameters, times R_0: how each moves with s; sums in the places of the finer effects.
     own : tuple of ndarray of shape (n_groups, width, width)
         R_g of each factor, lower triangular.
     """
 
+    kept: tuple[int, ...]
+    sums: NDArray[np.intp]
     rest: NDArray[np.intp]
     places: NDArray[np.intp]
     root: Array
@@ -78,6 +87,7 @@ class Pieces:
 
     def cubes(self, step: Array) -> Array:
         """Norms of all pieces of a step from the point of expansion, shape (n_blocks,), to the power of 3."""
+        step = _summed(step, self.sums)
         means = [step[start : start + count * width].reshape(count, width).mean(axis=0)
                  for start, count, width in self.places]
         shared = np.linalg.solve(self.root, np.concatenate([step[self.rest], *means]))
@@ -90,16 +100,17 @@ class Pieces:
     def codes(self, factors: Sequence[Factor]) -> NDArray[np.int32]:
         """The blocks of each row, shape (n_pieces, n_rows)."""
         first = np.concatenate([[1], self.places[:, 1]]).cumsum()
-        out = np.zeros((len(factors) + 1, len(factors[0].codes)), dtype=np.int32)
-        for k, factor in enumerate(factors):
+        out = np.zeros((len(self.kept) + 1, len(factors[0].codes)), dtype=np.int32)
+        for k, factor in enumerate(factors[i] for i in self.kept):
             np.add(factor.codes, first[k], out=out[k + 1])
         return out
 
     def lengths(self, table: Any, factors: Sequence[Factor]) -> Array:
         """How far a piece of norm 1 moves each row's predictor at most, shape (n_pieces, n_rows)."""
-        out = np.empty((len(factors) + 1, table.shape[0]))
-        out[0] = lengths(table, self.response, factors)
-        for k, factor in enumerate(factors):
+        kept = [factors[i] for i in self.kept]
+        out = np.empty((len(kept) + 1, table.shape[0]))
+        out[0] = lengths(table, self.response, kept)
+        for k, factor in enumerate(kept):
             for first in range(0, table.shape[0], CHUNK):
                 part = slice(first, min(first + CHUNK, table.shape[0]))
                 moved = np.einsum("ni,nij->nj", factor.values(table, part), self.own[k][factor.codes[part]])
@@ -141,7 +152,8 @@ class Pieces:
 def pieces_of(factor: ArrowFactor, factors: Sequence[Factor]) -> Pieces:
     """Pieces whose covariances are those of the inverse of what `factor` is the factor of."""
     arrow = factor.base
-    places = np.array([(f.start, f.n_groups, f.width) for f in factors], dtype=np.intp)
+    kept, sums = _finest(factors)
+    places = np.array([(f.start, f.n_groups, f.width) for f in (factors[i] for i in kept)], dtype=np.intp)
     effects = np.concatenate([np.arange(f.start, f.stop) for f in factors])
     rest = np.delete(np.arange(arrow.dim), effects)
     shared = np.zeros((arrow.dim, len(rest) + int(places[:, 2].sum())))
@@ -151,23 +163,84 @@ def pieces_of(factor: ArrowFactor, factors: Sequence[Factor]) -> Pieces:
         for k in range(width):
             shared[start + k : start + count * width : width, column] = 1.0 / count
             column += 1
+    shared = _summed(shared, sums[:, ::-1])
     across = np.stack([factor.solve(unit) for unit in shared.T], axis=1)  # covariances with t
     root = np.asarray(np.linalg.cholesky(shared.T @ across))
     response = np.linalg.solve(root, across.T).T
     response[rest] = root[: len(rest)]
-    dense, blocks = factor.block_covariances()
-    place = np.cumsum(np.isin(np.arange(arrow.dim), arrow.block_coordinates()[1])) - 1
+    response = _summed(response, sums)
     own = []
-    for start, count, width in places:
-        if arrow.n_blocks and start == arrow.start:
-            covariance = blocks
-        else:
-            index = place[start] + np.arange(count * width).reshape(count, width)
-            covariance = dense[index[:, :, None], index[:, None, :]]
+    for covariance, (start, count, width) in zip(_covariances(factor, places, sums), places, strict=True):
         known = response[start : start + count * width].reshape(count, width, -1)
         left = covariance - known @ known.transpose(0, 2, 1)
         values, vectors = np.linalg.eigh(0.5 * (left + left.transpose(0, 2, 1)))
         least = FLOOR * np.trace(covariance, axis1=1, axis2=2)[:, None]
         left = (vectors * np.maximum(values, least)[:, None, :]) @ vectors.transpose(0, 2, 1)
         own.append(np.linalg.cholesky(0.5 * (left + left.transpose(0, 2, 1))))
-    return Pieces(rest, places, root, response, tuple(own))
+    return Pieces(kept, sums, rest, places, root, response, tuple(own))
+
+
+def _finest(factors: Sequence[Factor]) -> tuple[tuple[int, ...], NDArray[np.intp]]:
+    """`Pieces.kept` and `Pieces.sums`: factors without a finer one whose effects multiply all that theirs do."""
+    order = sorted(range(len(factors)), key=lambda i: -factors[i].n_groups)
+    kept: list[int] = []
+    sums = [np.empty((0, 2), dtype=np.intp)]
+    for i in order:
+        for finer in (factors[j] for j in kept):
+            found = _sums(factors[i], finer)
+            if found is not None:
+                sums.append(found)
+                break
+        else:
+            kept.append(i)
+    return tuple(sorted(kept)), np.concatenate(sums)
+
+
+def _sums(coarse: Factor, fine: Factor) -> NDArray[np.intp] | None:
+    """Effects of `fine` and those of `coarse` that come to them; None if it is not nested in `coarse`."""
+    own, theirs = _multiplied(coarse), _multiplied(fine)
+    group = np.full(fine.n_groups, -1, dtype=np.intp)
+    group[fine.codes] = coarse.codes
+    if not (set(own) <= set(theirs) and np.array_equal(group[fine.codes], coarse.codes)):
+        return None
+    seen = np.flatnonzero(group >= 0)  # groups without a row have no group around them
+    pairs = [(fine.start + fine.width * seen + theirs.index(term), coarse.start + coarse.width * group[seen] + k)
+             for k, term in enumerate(own)]
+    return np.concatenate([np.stack(pair, axis=1) for pair in pairs]).astype(np.intp)
+
+
+def _multiplied(factor: Factor) -> list[object]:
+    """What tells apart the values that the effects of a group multiply."""
+    table = () if factor.table is None else [column.tobytes() for column in factor.table.T]
+    return ["1"] * factor.intercept + list(factor.columns if factor.table is None else table)
+
+
+def _covariances(factor: ArrowFactor, places: NDArray[np.intp], sums: NDArray[np.intp]) -> list[Array]:
+    """Of the effects of each group, shape (n_groups, width, width) for each place; with `sums`, of their sums."""
+    arrow, out, coordinates = factor.base, [], []
+    dense, blocks = factor.block_covariances()
+    place = np.cumsum(np.isin(np.arange(arrow.dim), arrow.block_coordinates()[1])) - 1
+    for start, count, width in places:
+        index = start + np.arange(count * width).reshape(count, width)
+        coordinates.append(index)
+        index = place[index]
+        of_blocks = arrow.n_blocks and start == arrow.start
+        out.append(np.array(blocks) if of_blocks else dense[index[:, :, None], index[:, None, :]])
+    for coarse in np.unique(sums[:, 1]):
+        unit = np.zeros(arrow.dim)
+        unit[coarse] = 1.0
+        across = factor.solve(unit)
+        summed, onto = _summed(across, sums), sums[sums[:, 1] == coarse, 0]
+        for covariance, index, (start, count, width) in zip(out, coordinates, places, strict=True):
+            if start <= onto[0] < start + count * width:  # those of a coarser effect are of one factor
+                group, k = np.divmod(onto - start, width)
+                covariance[group, :, k] += summed[index[group]]
+                covariance[group, k, :] += across[index[group]]
+    return out
+
+
+def _summed(values: Array, sums: NDArray[np.intp]) -> Array:
+    """Values of all parameters, those of coarser effects added to those of the finer ones."""
+    out = values.copy()
+    np.add.at(out, sums[:, 0], values[sums[:, 1]])
+    return out
