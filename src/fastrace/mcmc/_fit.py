@@ -31,7 +31,7 @@ _SPREADS = 50       # draws that tell deviations of what the rows see
 _DRAWS = 400        # whose weights tell the shape of the tail
 _TERMS = 4000       # rows that estimate each of these weights
 _FITS = 0.8         # share of proposals from a surrogate that are accepted where it fits
-_MANY = 500_000     # rows where those were too few
+_MORE = 4 * _TERMS, 500_000     # where those were too few, one after the other
 
 
 def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str]:
@@ -101,10 +101,10 @@ def tail(model: Model, reference: Reference, points: Array, beside: Array | floa
 
     The sum over rows is estimated from a random subset of them, the same for all points. Where the expansion fits, what
     it leaves of a row is small, and so is the error of the estimate, unless few rows hold most of it: a k that is too
-    large is looked at again on many more rows.
+    large is looked at again on more rows, which seldom need be all.
     """
     k = math.inf
-    for count in (_TERMS, _MANY):
+    for count in (_TERMS, *_MORE):
         out = residuals(model, reference, points, count) + beside
         out = np.where(np.isnan(out), -np.inf, out)
         k = _pareto.smoothed(out)[1] if np.isfinite(out.max()) else math.inf
