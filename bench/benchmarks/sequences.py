@@ -1,6 +1,7 @@
 """Confidence sequences and betting rules beside loops and arrays that do the same; samples to stop beside EBGStop*."""
 
 import math
+import sys
 
 import numpy as np
 
@@ -285,6 +286,45 @@ def print_widths(seeds=20):
     print(rule)
 
 
+def portfolio_width(x, log_money, times, nodes=400):
+    """Width at some times of the interval that one Beta(1/2, 1/2) prior over all bets gives, the best of all before.
+
+    Refuted are the means against which the mixture has won more than `log_money`.
+    """
+    share = np.sin(0.5 * math.pi * (np.arange(nodes) + 0.5) / nodes) ** 2
+
+    def refuted(z, m):
+        m = min(max(m, 1e-12), 1.0 - 1e-12)
+        won = np.log((1.0 - share) * (1.0 - z[:, None]) / (1.0 - m) + share * z[:, None] / m).sum(axis=0)
+        return np.logaddexp.reduce(won) - math.log(nodes) > log_money
+
+    low, high, out = 0.0, 1.0, []
+    for t in sorted({*range(1, 11), *np.geomspace(10, times[-1], 25).astype(int), *times}):
+        ends, mean = [], min(max(x[:t].mean(), low), high)
+        for end in (low, high):
+            inside = mean
+            for _ in range(40):
+                middle = 0.5 * (end + inside)
+                end, inside = (middle, inside) if refuted(x[:t], middle) else (end, middle)
+            ends.append(end)
+        low, high = ends
+        if t in times:
+            out.append(high - low)
+    return out
+
+
+def print_portfolios(times=(10, 30, 100, 300), seeds=10):
+    """The table of bench/README.md: a portfolio alone, one with half of the money, and "universal"."""
+    print("rewards".ljust(16), "money".ljust(9), *(f"t = {t:<6}" for t in times), sep="  ")
+    for law in list(LAWS)[:4]:
+        streams = [LAWS[law](np.random.default_rng(child), times[-1])
+                   for child in np.random.SeedSequence(20080705).spawn(seeds)]
+        whole, half = (np.median([portfolio_width(x, level, times) for x in streams], axis=0)
+                       for level in (-math.log(DELTA), -math.log(0.5 * DELTA)))
+        for name, found in (("half", half), ("universal", widths("universal", law, times, seeds))):
+            print(law.ljust(16), name.ljust(9), *(f"{ratio:<10.2f}" for ratio in found / whole), sep="  ", flush=True)
+
+
 UNKNOWN = {         # rewards of unknown support, and their mean
     "normal": (lambda rng, n: rng.standard_normal(n), 0.0),
     "uniform": (lambda rng, n: rng.random(n), 0.5),
@@ -330,5 +370,8 @@ def print_peeked(runs=2000, starts=(20, 50, 100, 200)):
 
 
 if __name__ == "__main__":
-    print_widths()
-    print_peeked()
+    if sys.argv[1:] == ["portfolio"]:
+        print_portfolios()
+    else:
+        print_widths()
+        print_peeked()
