@@ -209,7 +209,8 @@ def test_minibatches_of_several_factors_are_their_twin(size, within, monkeypatch
     assert steps.rows.max() > 0
 
 
-@pytest.mark.parametrize(("sizes", "slopes", "lean"), [((4, 3), (), 0.0), ((4, 3, 2), (0,), np.inf), (None, None, np.inf)])
+@pytest.mark.parametrize(("sizes", "slopes", "lean"),
+                         [((4, 3), (), 0.0), ((4, 3, 2), (0,), np.inf), (None, None, np.inf)])
 def test_minibatches_of_several_factors_leave_what_exact_decisions_leave(sizes, slopes, lean, monkeypatch):
     rng = np.random.default_rng(SEED)
     model = crossed(rng, 250, sizes, slopes) if sizes else nested(rng, 250, {"a": False, "ab": True})
