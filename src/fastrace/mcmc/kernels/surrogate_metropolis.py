@@ -104,8 +104,10 @@ class SurrogateMetropolis(DecidedByRows):
     A row sees the shared parameters and the effects of its own group, but not those of other groups. So the bound on
     the change of its term rests on how far those few coordinates move, in units of their posterior, and minibatches
     are far smaller than for a model with as many coefficients. With several grouping factors a row's bound is a sum of
-    one part for each factor and one for the shared parameters, and rows are drawn for one part at a time. Such bounds
-    are made wider, by a factor from a pilot, where larger minibatches refuse fewer moves.
+    one part for each factor and one for the shared parameters, and rows are drawn for one part at a time. Where
+    wards lie in clinics and have all effects that clinics have, clinics have no part: rows see the sum of both effects,
+    which is far better known than either. Bounds are made wider, by a factor from a pilot, where larger minibatches
+    refuse fewer moves.
 
     The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
     price is O(s^3 + G s^2) a marginal density for G groups and s other parameters. Where that is large, most moves do
