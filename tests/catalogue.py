@@ -179,6 +179,7 @@ MADE = {        # what the names of parameters do not make
     "control_variates.BinnedTaylor": lambda: fr.control_variates.BinnedTaylor(X, gradients, 2, n_bins=3),
     "control_variates.ControlVariate": lambda: fr.control_variates.taylor_glm(glm(), [0.2, 0.1], 0.1),
     "control_variates.TaylorSurrogate": lambda: fr.control_variates.TaylorSurrogate(glm(), [0.2, 0.1]),
+    "control_variates.SoftmaxSource": lambda: fr.control_variates.SoftmaxSource(X, Y, np.array([[0.1, 0.2], [0.3, 0]])),
     "likelihoods.GLMSource": glm,
     "likelihoods.PairSource": lambda: fr.likelihoods.PairSource(fr.sources.ArraySource(VALUES), 1, 2),
     "mcmc.Compressed": lambda: mcmc.compress(mcmc.GLM(X, Y, prior_sd=2.0)),

@@ -124,6 +124,7 @@ CALLS = {
     "control_variates.BinnedTaylor": {"y": catalogue.X, "expansion": lambda: catalogue.gradients, "n_arms": 2,
                                       "n_bins": 3},
     "control_variates.TaylorSurrogate": {"glm": catalogue.glm, "theta_hat": [0.2, 0.1]},
+    "control_variates.SoftmaxSource": {"X": X, "y": Y, "theta": np.array([[0.1, 0.2], [0.3, -0.1]])},
     "likelihoods.GLMSource": {"X": X, "y": Y, "theta": np.array([[0.1, 0.2], [0.3, -0.1]]), "family": "logistic"},
     "likelihoods.PairSource": {"source": lambda: fr.sources.ArraySource(TABLE), "arm_a": 1, "arm_b": 2},
     "mcmc.ARCH": {"returns": X[:, 0], "order": 2}, "mcmc.Binned": KERNEL | {"n_bins": 5},

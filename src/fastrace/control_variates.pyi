@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._models._expanded import Expansion
+from fastrace._models._expanded import Expansion, TermSource
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import Source
 
@@ -26,13 +26,30 @@ class ControlVariate(Source):
     def residual_support(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None: ...
     def still_arms(self) -> NDArray[np.bool_]: ...
 
+class SoftmaxSource(TermSource):
+    rows: GLMSource
+    n_classes: int
+    offset: NDArray[np.float64] | None
+    def __init__(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        theta: ArrayLike | None = ...,
+        n_classes: int | None = ...,
+        *,
+        offset: ArrayLike | None = ...,
+        weights: ArrayLike | None = ...,
+        check_finite: bool = ...,
+    ) -> None: ...
+    def beside(self) -> dict[str, Any]: ...
+
 class TaylorSurrogate(Expansion):
-    glm: GLMSource
+    glm: GLMSource | SoftmaxSource
     gradient: NDArray[np.float64]
     hessian: NDArray[np.float64]
     value: float
     rounding: float
-    def __init__(self, glm: GLMSource, theta_hat: ArrayLike) -> None: ...
+    def __init__(self, glm: GLMSource | SoftmaxSource, theta_hat: ArrayLike) -> None: ...
     def distances(self) -> NDArray[np.float64]: ...
     def farthest(self, fraction: float) -> NDArray[np.int64]: ...
     def change_bound(self, always_read: ArrayLike = ..., arms: tuple[int, int] = ...) -> float: ...
@@ -64,7 +81,7 @@ class BinnedTaylor(Source):
     def residual_bound(self, third_derivative: ArrayLike, always_read: ArrayLike = ...) -> Any: ...
 
 def taylor_glm(
-    glm: GLMSource, theta_hat: ArrayLike, outliers: float = ..., *, support: Any = ...
+    glm: GLMSource | SoftmaxSource, theta_hat: ArrayLike, outliers: float = ..., *, support: Any = ...
 ) -> ControlVariate: ...
 
 def residual_rounding(largest: float) -> float: ...

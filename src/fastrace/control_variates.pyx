@@ -7,7 +7,7 @@ cimport numpy as cnp
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._simd cimport fr_sum
-from fastrace._models._expanded cimport Expansion
+from fastrace._models._expanded cimport Expansion, TermSource
 from fastrace.likelihoods cimport GLMSource
 from fastrace.sources cimport _BlockSource, Source
 
@@ -18,13 +18,16 @@ import numpy as np
 from fastrace._base import _checks
 from fastrace._models._binned import BinnedTaylor, farthest_rows
 from fastrace._models._cubic import cubic_shells, cubic_weights
+from fastrace._models._softmax import SoftmaxSource
+from fastrace._models.rows import lengths
+from fastrace._models.softmax_sums import softmax_sums, spreads, THIRD
 
 cnp.import_array()
 
 cdef enum:
     BLOCK = 256     # rows per read of the rows that are always read
 
-__all__ = ["BinnedTaylor", "ControlVariate", "TaylorSurrogate", "taylor_glm"]
+__all__ = ["BinnedTaylor", "ControlVariate", "SoftmaxSource", "TaylorSurrogate", "taylor_glm"]
 
 # Rows per matrix product when sums over the data are taken once.
 _CHUNK = 4096
@@ -329,15 +332,15 @@ cdef class TaylorSurrogate(Expansion):
     r"""Second-order expansion of a model's log-likelihoods in its parameters.
 
     With eta = x . theta and hat = x . theta_hat, the reward of a row is
-    l(hat) + l'(hat) (eta - hat) + l''(hat) (eta - hat)^2 / 2. It follows the parameters of the model: assigning
-    ``glm.theta`` moves the surrogate too.
+    l(hat) + l'(hat) (eta - hat) + l''(hat) (eta - hat)^2 / 2; of a `SoftmaxSource` the same with a predictor for each
+    class. It follows the parameters of the model: assigning ``glm.theta`` moves the surrogate too.
 
     Parameters
     ----------
-    glm : GLMSource
+    glm : GLMSource or SoftmaxSource
         The model.
     theta_hat : array_like of real numbers, shape (p,)
-        Where to expand, best near the mode of the posterior.
+        Where to expand, best near the mode of the posterior. Of a `SoftmaxSource` p is the number of all coefficients.
 
     Attributes
     ----------
@@ -373,7 +376,7 @@ cdef class TaylorSurrogate(Expansion):
     True
     """
 
-    cdef readonly GLMSource glm
+    cdef readonly TermSource glm
     cdef readonly cnp.ndarray gradient, hessian
     cdef readonly double value
     # Sum of |l''| x x^T, with a little on the diagonal.
@@ -384,25 +387,19 @@ cdef class TaylorSurrogate(Expansion):
     def __cinit__(self):
         guard_await(&self.guard, 2)
 
-    def __init__(self, GLMSource glm not None, theta_hat):
-        beside = glm.beside()
-        if beside or hasattr(glm.X, "nnz"):
+    def __init__(self, glm, theta_hat):
+        if not isinstance(glm, (GLMSource, SoftmaxSource)):
+            raise TypeError(f"glm is {_checks.shown(glm)}; a GLMSource or a SoftmaxSource is needed")
+        beside = glm.beside() if isinstance(glm, GLMSource) else {}
+        if beside or isinstance(glm, GLMSource) and hasattr(glm.X, "nnz"):
             raise ValueError(f"glm has {', '.join(beside) or 'a sparse X'}; a surrogate of rows with columns in memory "
                              f"alone is built here: use fastrace.mcmc.GLM, whose kernels expand such models")
         super().__init__(glm, theta_hat)
         hat = self.residual.theta_hat
         p = len(hat)
-        value, largest, gradient, hessian, metric = [], 0.0, np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
-        for first in range(0, glm.n_rows, _CHUNK):
-            x = np.asarray(glm.X[first:first + _CHUNK], dtype=np.float64)
-            level, slope, curvature = glm.derivatives(hat, first, len(x))
-            value.append(level.sum())
-            largest = max(largest, np.abs(level).max())
-            gradient += slope @ x
-            hessian += x.T @ (curvature[:, None] * x)
-            metric += x.T @ (np.abs(curvature)[:, None] * x)
+        value, gradient, hessian, metric, largest = _sums_of(glm, hat)
         self.glm = glm
-        self.value = math.fsum(value)
+        self.value = value
         self.rounding = residual_rounding(largest)
         self.gradient = gradient
         self.hessian = np.ascontiguousarray((hessian + hessian.T) / 2.0)
@@ -421,7 +418,7 @@ cdef class TaylorSurrogate(Expansion):
         cdef const double *hat = <const double *>cnp.PyArray_DATA(self.residual.theta_hat)
         cdef const double *g = <const double *>cnp.PyArray_DATA(self.gradient)
         cdef const double *h = <const double *>cnp.PyArray_DATA(self.hessian)
-        cdef Py_ssize_t p = self.glm.model.n_columns, j, a, b
+        cdef Py_ssize_t p = self.glm.parameters.shape[1], j, a, b
         cdef double slope, step
         cdef const double *at
         for j in range(n_arms):
@@ -440,14 +437,20 @@ cdef class TaylorSurrogate(Expansion):
 
         With A the sum of abs(l'') x x^T at `theta_hat`, it is sqrt(x^T A^-1 x), the root of the leverage. Rows far
         out have the largest residuals. Takes one pass over the data the first time.
+
+        Of a `SoftmaxSource` A is minus the Hessian, and the distance is how far a step of unit length in that metric
+        moves the predictors of two classes apart at most, times the cube root of the row's weight. That takes a pass
+        for each pair of classes.
         """
         guard_check_built(&self.guard, self)
         if self.cached_distances is None:
-            factor = np.linalg.inv(np.linalg.cholesky(self.metric))
-            out = np.empty(self.n_rows)
-            for first in range(0, self.n_rows, _CHUNK):
-                x = np.asarray(self.glm.X[first:first + _CHUNK], dtype=np.float64)
-                out[first:first + len(x)] = np.sqrt(np.square(x @ factor.T).sum(axis=1))
+            factor = np.linalg.inv(np.linalg.cholesky(self.metric)).T
+            if isinstance(self.glm, GLMSource):
+                out = lengths(self.glm.X, factor)
+            else:
+                rows = self.glm.rows
+                out = spreads(rows.X, factor, self.glm.n_classes)
+                out *= 1.0 if rows.weights is None else np.cbrt(rows.weights)
             out.flags.writeable = False
             self.cached_distances = out
         return self.cached_distances
@@ -469,8 +472,8 @@ cdef class TaylorSurrogate(Expansion):
         Returns
         -------
         float
-            Infinite for the Poisson family if either arm is farther than ``sqrt(p) + 5`` from `theta_hat` in the
-            metric of `distances`: its third derivative is bounded near `theta_hat` only.
+            Infinite for the Poisson, gamma and cloglog families if either arm is farther than ``sqrt(p) + 5`` from
+            `theta_hat` in the metric of `distances`: their third derivatives are bounded near `theta_hat` only.
 
         Notes
         -----
@@ -496,9 +499,12 @@ cdef class TaylorSurrogate(Expansion):
     def _farthest_change(self, now, new, always_read):
         """The bound of `change_bound` between two steps from `theta_hat`."""
         if self.cached_weights is None:
-            rows = self.glm, self.distances(), self._predictors
-            weights, radius = cubic_weights(*rows)
-            self.cached_weights = *cubic_shells(*rows, weights, radius), (radius, weights)
+            if isinstance(self.glm, GLMSource):
+                rows = self.glm, self.distances(), self._predictors
+                weights, radius = cubic_weights(*rows)
+                self.cached_weights = *cubic_shells(*rows, weights, radius), (radius, weights)
+            else:
+                self.cached_weights = (math.inf, THIRD * self.distances()**3),
         if self.cached_heaviest is None or self.cached_heaviest[0] is not always_read:
             left_out = np.asarray(always_read, dtype=np.intp)
             self.cached_heaviest = always_read, [(radius, float(np.delete(weights, left_out).max(initial=0.0)))
@@ -523,7 +529,7 @@ cdef class TaylorSurrogate(Expansion):
         always_read : array_like of int, optional
             Rows that do not count.
         third_derivative : float, optional
-            Bound on abs(l''') over all eta. Known for every family but Poisson, whose is not bounded.
+            Bound on abs(l''') over all eta. Known for softmax and every family but Poisson, whose is not bounded.
 
         Returns
         -------
@@ -533,11 +539,13 @@ cdef class TaylorSurrogate(Expansion):
         Notes
         -----
         By Taylor's theorem abs(r) <= M3 abs(eta - hat)^3 / 6, and by Cauchy's inequality abs(eta - hat) is at most
-        the largest of `distances` times sqrt(d^T A d), d = theta - theta_hat. A share for rounding is added.
+        the largest of `distances` times sqrt(d^T A d), d = theta - theta_hat. A share for rounding is added. Of a
+        `SoftmaxSource` abs(eta - hat) is the range of eta - hat over the classes of a row, and M3 is 1 / (6 sqrt 3),
+        the largest third cumulant of a variable of range 1.
         """
         guard_check_built(&self.guard, self)
         if third_derivative is None:
-            third_derivative = float(self.glm.third_derivatives())
+            third_derivative = float(self.glm.third_derivatives()) if isinstance(self.glm, GLMSource) else THIRD
             if third_derivative == math.inf:
                 raise ValueError(f"the third derivative of the {self.glm.family} family is not bounded; give "
                                  f"third_derivative, a bound that holds where your parameters go")
@@ -547,6 +555,24 @@ cdef class TaylorSurrogate(Expansion):
         step = self.glm.theta - self.theta_hat
         length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
         return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 0.5 * self.rounding
+
+
+def _sums_of(glm, hat):
+    """Sum of the terms at a point, its gradient and Hessian, the metric of its curvature, and the largest term."""
+    if not isinstance(glm, GLMSource):
+        sums = softmax_sums(glm, hat)
+        return sums.value, sums.gradient, sums.hessian, -sums.hessian, sums.largest
+    p = len(hat)
+    value, largest, gradient, hessian, metric = [], 0.0, np.zeros(p), np.zeros((p, p)), np.zeros((p, p))
+    for first in range(0, glm.n_rows, _CHUNK):
+        x = np.asarray(glm.X[first:first + _CHUNK], dtype=np.float64)
+        level, slope, curvature = glm.derivatives(hat, first, len(x))
+        value.append(level.sum())
+        largest = max(largest, np.abs(level).max())
+        gradient += slope @ x
+        hessian += x.T @ (curvature[:, None] * x)
+        metric += x.T @ (np.abs(curvature)[:, None] * x)
+    return math.fsum(value), gradient, hessian, metric, largest
 
 
 def residual_rounding(largest):
@@ -568,7 +594,7 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
 
     Parameters
     ----------
-    glm : GLMSource
+    glm : GLMSource or SoftmaxSource
         The model. Assign ``glm.theta`` to move on: residuals and shifts follow.
     theta_hat : array_like of real numbers, shape (p,)
         Where to expand, best near the mode of the posterior.
@@ -581,6 +607,17 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     -------
     ControlVariate
         Rewards and expansion are evaluated in one sweep over the rows.
+
+    Notes
+    -----
+    The third derivative of a row's term bounds its residual, so that races on the result can be rigorous without a
+    `support`: ``bound="betting"`` of `AcceptTest`, `DiscreteSampler` and `mcmc.RacingGibbs` takes the interval of each
+    state from its parameters. For the Poisson, gamma and cloglog families these bounds hold near `theta_hat` only, see
+    `TaylorSurrogate.change_bound`; for softmax and all other families everywhere. Where a step moves the predictors of
+    a row's classes apart by at most s, the residual of softmax is at most :math:`s^3 / (36 \sqrt 3)`.
+
+    Building it costs one pass over the data, O(n_rows p^2), and one or, of a `SoftmaxSource` of K classes, one for each
+    of the K (K - 1) / 2 pairs when bounds or `outliers` are first asked for.
 
     Examples
     --------
@@ -597,6 +634,19 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     True
     >>> bool(np.allclose(race_on.totals(), glm.totals(), rtol=1e-12))
     True
+
+    A rigorous draw among five vectors of coefficients of a softmax regression:
+
+    >>> from fastrace import DiscreteSampler
+    >>> from fastrace.control_variates import SoftmaxSource
+    >>> X = rng.standard_normal((20_000, 2))
+    >>> hat = np.array([0.5, 0.0, 0.0, 0.5])        # of class 1, then of class 2
+    >>> eta = np.column_stack([np.zeros(20_000), X @ hat[:2], X @ hat[2:]])
+    >>> y = np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
+    >>> states = SoftmaxSource(X, y, theta=hat + 0.01 * rng.standard_normal((5, 4)))
+    >>> sampler = DiscreteSampler(taylor_glm(states, hat), bound="betting", rng=1)
+    >>> sampler.draw_many(20).shape, sampler.stats.fraction_read < 0.05
+    ((20,), True)
     """
     surrogate = TaylorSurrogate(glm, theta_hat)
     farthest = farthest_rows(surrogate.distances(), outliers, "outliers")

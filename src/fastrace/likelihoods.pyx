@@ -3,7 +3,6 @@
 from libc.math cimport exp, lgamma
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
 cimport numpy as cnp
 
 from scipy.linalg.cython_blas cimport dgemm
@@ -20,6 +19,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from fastrace._base import _checks, _frames
+from fastrace._models._expanded import check_theta
 from fastrace._models.glm_inputs import (
     SCALED, are_counts, check_outcomes, design_table, is_learned, is_sparse, outcome_vector, scan_advantage, trials_of,
 )
@@ -139,7 +139,7 @@ cdef class GLMSource(TermSource):
             factors.append(factor)
         width += learns_scale
         parameters = np.atleast_2d(np.zeros(width) if theta is None else _checks.floats(theta, "theta"))
-        _check_theta(parameters, (max(len(parameters), 1), width))
+        check_theta(parameters, (max(len(parameters), 1), width))
         a_row = (x.nnz / max(x.shape[0], 1) if is_sparse(x) else x.shape[1]) + sum(f.width for f in factors)
         super().__init__(len(parameters), x.shape[0], scan_advantage=scan_advantage(x),
                          reward_cost=4.0 + 0.25 * a_row, support=support)
@@ -364,48 +364,6 @@ cdef class GLMSource(TermSource):
         fr_glm_expand(&self.model, of, n, parts, parts + n, parts + 2 * n)
         return out[0], out[1], out[2]
 
-    @property
-    def theta(self):
-        """Parameters, shape (n_arms, p): a copy to read, or a value to assign, as `set_theta` does."""
-        guard_check_built(&self.guard, self)
-        return self.parameters.copy()
-
-    @theta.setter
-    def theta(self, values):
-        self.set_theta(values)
-
-    def set_theta(self, values):
-        """Replace the parameters of all arms.
-
-        Parameters
-        ----------
-        values : array_like of real numbers, shape (n_arms, p)
-            Copied. A float64 array in C order costs least.
-
-        Raises
-        ------
-        ValueError
-            If the shape differs or a value is not finite; the parameters then stay as they were.
-        """
-        cdef cnp.ndarray array
-        cdef const double *x
-        guard_check_built(&self.guard, self)
-        cdef Py_ssize_t i, size = self.n_arms * self.model.n_parameters
-        cdef double sum = 0.0
-        if type(values) is np.ndarray and cnp.PyArray_TYPE(values) == cnp.NPY_DOUBLE \
-                and cnp.PyArray_ISCARRAY_RO(values):
-            array = values
-        else:
-            array = np.ascontiguousarray(values, dtype=np.float64)
-        if array.ndim != 2 or array.shape[0] != self.n_arms or array.shape[1] != self.model.n_parameters:
-            _check_theta(array, (self.n_arms, self.model.n_parameters))
-        x = <const double *>cnp.PyArray_DATA(array)
-        for i in range(size):
-            sum += x[i] - x[i]      # nan unless all are finite
-        if sum != 0.0:
-            _check_theta(array, (self.n_arms, self.model.n_parameters))
-        memcpy(cnp.PyArray_DATA(self.parameters), x, size * sizeof(double))
-
     cdef int mirror_at(self, middle) except -1:
         """From now on arm 2 k + 1 holds twice these parameters less those of arm 2 k; in turn they share a product."""
         point = np.array(middle, dtype=np.float64)
@@ -479,7 +437,7 @@ cdef class GLMSource(TermSource):
     def _at(self, theta_hat):
         """One checked vector of parameters."""
         hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
-        _check_theta(hat[None], (1, self.model.n_parameters))
+        check_theta(hat[None], (1, self.model.n_parameters))
         return hat
 
     def _rows(self, first, count):
@@ -543,13 +501,6 @@ cdef class GLMSource(TermSource):
         if failed:
             raise MemoryError()
         return out[1], out[2], out[3]
-
-
-def _check_theta(theta, shape):
-    if theta.shape != shape:
-        raise ValueError(f"theta has shape {theta.shape}; {shape}, one row of parameters per arm, is needed")
-    if not np.isfinite(theta).all():
-        raise ValueError(f"theta holds {theta[~np.isfinite(theta)][0]}; parameters must be finite")
 
 
 cdef double _sum_of_log_factorials(cnp.ndarray y, weights):

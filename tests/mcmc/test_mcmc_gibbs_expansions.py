@@ -9,7 +9,7 @@ from scipy import special
 import fastrace as fr
 from chains import outcomes, scale_of
 from fastrace import mcmc
-from fastrace.control_variates import TaylorSurrogate, taylor_glm
+from fastrace.control_variates import SoftmaxSource, TaylorSurrogate, taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import ArraySource
 from guarantee import assert_fits, assert_rate_at_most
@@ -112,7 +112,12 @@ def states_of(family, n=5000, n_states=4, seed=0, at_hat=True):
     """A GLM at states drawn from its posterior about `hat`; the first of them is the point of expansion, if so said."""
     rng = np.random.default_rng(seed)
     hat, X = np.array([0.3, -0.2, 0.5]), rng.standard_normal((n, 3))
-    glm = GLMSource(X, outcomes(family, X, hat, rng), np.zeros((n_states, 3)), family, **scale_of(family))
+    if family == "softmax":
+        hat, X = np.array([0.3, -0.2, 0.5, 0.2]), X[:, :2]
+        eta = np.column_stack([np.zeros(n), X @ hat[:2], X @ hat[2:]])
+        glm = SoftmaxSource(X, np.argmax(eta + rng.gumbel(size=(n, 3)), axis=1), np.zeros((n_states, 4)))
+    else:
+        glm = GLMSource(X, outcomes(family, X, hat, rng), np.zeros((n_states, 3)), family, **scale_of(family))
     near = TaylorSurrogate(glm, hat)
     glm.theta = rng.multivariate_normal(hat, np.linalg.inv(-np.asarray(near.hessian)), n_states)
     if at_hat:
@@ -146,7 +151,7 @@ def test_two_states_at_the_point_of_expansion_differ_by_their_priors_alone():
 
 
 @pytest.mark.parametrize("bound", ["normal", "betting"])
-@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson"])
+@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson", "softmax"])
 def test_races_of_states_about_an_expansion_are_their_twins(family, bound):
     glm, hat, _ = states_of(family, n=1500)
     control = taylor_glm(glm, hat, 0.02)
@@ -162,7 +167,7 @@ def test_races_of_states_about_an_expansion_are_their_twins(family, bound):
     assert (np.bincount(steps.draws[:, 0], minlength=4) > 0).sum() > 1 and draw.n_raced > 20
 
 
-@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson"])
+@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson", "softmax"])
 def test_rigorous_draws_need_no_interval_spelled_for_them(family):
     """Each draw takes the bounds of its parameters: states that move far out are read in full."""
     glm, hat, law = states_of(family, n=20_000)
@@ -180,7 +185,7 @@ def test_rigorous_draws_need_no_interval_spelled_for_them(family):
         assert trace.full_pass.mean() > 0.5
 
 
-@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson"])
+@pytest.mark.parametrize("family", ["logistic", "student-t", "poisson", "softmax"])
 def test_bets_on_residuals_keep_delta_at_ties(family, seed):
     """Offsets that leave one of two states a lead of almost nothing: races that never turn to a full pass."""
     wrong = early = trials = 0

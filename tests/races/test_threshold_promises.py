@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import fastrace as fr
-from fastrace.control_variates import ControlVariate, taylor_glm
+from fastrace.control_variates import ControlVariate, SoftmaxSource, taylor_glm
 from fastrace.likelihoods import GLMSource
 from fastrace.sources import ArraySource
 from guarantee import assert_rate_at_most, few_or_many
@@ -60,7 +60,8 @@ def test_rest_on_the_bound_is_no_proof(rng):
     assert_rate_at_most(wrong, 300, 0.01)
 
 
-@pytest.mark.parametrize(("family", "scale"), [("logistic", None), ("poisson", None), ("student-t", 1.0)])
+@pytest.mark.parametrize(("family", "scale"),
+                         [("logistic", None), ("poisson", None), ("student-t", 1.0), ("softmax", None)])
 @pytest.mark.parametrize("outliers", [0.0, 0.02])
 def test_rigorous_rules_derive_the_support_of_an_expansion(rng, family, scale, outliers):
     """The interval holds every residual difference and is of their size; with it the promise holds at ties too."""
@@ -68,8 +69,13 @@ def test_rigorous_rules_derive_the_support_of_an_expansion(rng, family, scale, o
     centre = np.array([0.3, -0.2, 0.5])
     eta = X @ centre
     y = {"poisson": rng.poisson(np.exp(eta)), "logistic": rng.random(4000) < 1 / (1 + np.exp(-eta)),
-         "student-t": eta + rng.standard_t(4.0, 4000)}[family]
-    glm = GLMSource(X, y, np.zeros((2, 3)), family, scale)
+         "student-t": eta + rng.standard_t(4.0, 4000)}.get(family)
+    if family == "softmax":
+        centre = np.append(centre, [0.2, 0.0, -0.3])
+        of_classes = np.column_stack([np.zeros(4000), eta, X @ centre[3:]])
+        glm = SoftmaxSource(X, np.argmax(of_classes + rng.gumbel(size=(4000, 3)), axis=1), np.zeros((2, 6)))
+    else:
+        glm = GLMSource(X, y, np.zeros((2, 3)), family, scale)
     residual = taylor_glm(glm, centre, outliers)
     covariance = np.linalg.inv(-np.asarray(residual.surrogate.hessian))
     test = fr.AcceptTest(residual, bound="betting", delta=0.1, rng=rng, scan_advantage=1.0)

@@ -24,6 +24,7 @@ cdef class TermSource(_BlockSource):
     cdef double expanded_advantage              # `scan_advantage` of reading residuals; set by subclasses
     cdef Py_ssize_t sum_block                   # rows per partial sum of a full pass
 
+    cdef cnp.ndarray table_of_arms(self)        # `parameters`, of a source that is set up
     # What `terms` needs of a point of expansion, computed once; by default the point itself.
     cdef cnp.ndarray expanded_at(self, theta_hat)
     # Terms of rows[i], or of first + i where `rows` is NULL; less their expansions where `about` is from `expanded_at`.

@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 cimport numpy as cnp
 
 import numpy as np
@@ -28,6 +29,52 @@ cdef class TermSource(_BlockSource):
     def __cinit__(self):
         self.sum_block = SUM_BLOCK
 
+    @property
+    def theta(self):
+        """Parameters, shape (n_arms, p): a copy to read, or a value to assign, as `set_theta` does."""
+        return self.table_of_arms().copy()
+
+    @theta.setter
+    def theta(self, values):
+        self.set_theta(values)
+
+    def set_theta(self, values):
+        """Replace the parameters of all arms.
+
+        Parameters
+        ----------
+        values : array_like of real numbers, shape (n_arms, p)
+            Copied. A float64 array in C order costs least.
+
+        Raises
+        ------
+        ValueError
+            If the shape differs or a value is not finite; the parameters then stay as they were.
+        """
+        cdef cnp.ndarray array
+        cdef const double *x
+        cdef Py_ssize_t width = self.table_of_arms().shape[1], size = self.n_arms * width, i
+        cdef double sum = 0.0
+        if type(values) is np.ndarray and cnp.PyArray_TYPE(values) == cnp.NPY_DOUBLE \
+                and cnp.PyArray_ISCARRAY_RO(values):
+            array = values
+        else:
+            array = np.ascontiguousarray(values, dtype=np.float64)
+        if array.ndim != 2 or array.shape[0] != self.n_arms or array.shape[1] != width:
+            check_theta(array, (self.n_arms, width))
+        x = <const double *>cnp.PyArray_DATA(array)
+        for i in range(size):
+            sum += x[i] - x[i]      # nan unless all are finite
+        if sum != 0.0:
+            check_theta(array, (self.n_arms, width))
+        memcpy(cnp.PyArray_DATA(self.parameters), x, size * sizeof(double))
+
+    cdef cnp.ndarray table_of_arms(self):
+        guard_check_built(&self.guard, self)
+        if self.parameters is None:
+            raise TypeError(f"{type(self).__name__} does not define its parameters")
+        return self.parameters
+
     cdef cnp.ndarray expanded_at(self, theta_hat):
         hat = _checks.floats(theta_hat, "theta_hat")
         if hat.shape != (self.parameters.shape[1],) or not np.isfinite(hat).all():
@@ -47,6 +94,14 @@ cdef class TermSource(_BlockSource):
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                       double *out) except -1 nogil:
         return add_blocks(self, self.sum_block, ROWS_PER_CHECK, first, n_rows, arms, n_arms, out)
+
+
+def check_theta(theta, shape):
+    """Raise unless an array of parameters has this shape and is finite."""
+    if theta.shape != shape:
+        raise ValueError(f"theta has shape {theta.shape}; {shape}, one row of parameters per arm, is needed")
+    if not np.isfinite(theta).all():
+        raise ValueError(f"theta holds {theta[~np.isfinite(theta)][0]}; parameters must be finite")
 
 
 def parameter_table(parameters, width):

@@ -10,8 +10,8 @@ from fastrace._models._expanded cimport TermSource, weigh
 
 import numpy as np
 
-from fastrace._base import _checks
-from fastrace._models._expanded import Expanded, parameter_table
+from fastrace._base import _checks, _frames
+from fastrace._models._expanded import check_theta, Expanded
 
 cnp.import_array()
 
@@ -20,6 +20,9 @@ cdef extern from "_softmax.h" nogil:
     void fr_softmax_expand(const double *hat, Py_ssize_t n_free, Py_ssize_t n, double *share, double *log_sum)
     void fr_softmax_residuals(const double *eta, const double *hat, const double *share, const double *log_sum,
                               Py_ssize_t n_free, Py_ssize_t n, double *out)
+
+
+MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 
 
 def offset_table(offset, shape):
@@ -35,27 +38,56 @@ def offset_table(offset, shape):
     return table
 
 
-cdef class SoftmaxSource(TermSource):
-    """Log-likelihoods of multinomial logistic regression, one parameter table per arm.
+def classes_of(y, n_classes=None):
+    """Number of classes: as given, or one more than the largest of the outcomes."""
+    if n_classes is None:
+        n_classes = max(2, int(np.minimum(y, 2**31 - 2).max(initial=0.0)) + 1)
+        if n_classes > MOST_GAPS + 2 * len(y):
+            raise ValueError(f"the largest class of y is {n_classes - 1}, and y has {len(y)} rows, so that most "
+                             f"classes have none. Classes are numbered from 0 without gaps: np.unique(y, "
+                             f"return_inverse=True)[1] are such numbers")
+    return _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
 
-    Class k of row x has probability proportional to exp(offset[k - 1] + x . theta[k - 1]), class 0 to 1.
+
+cdef class SoftmaxSource(TermSource):
+    r"""Log-likelihoods of a multinomial logistic regression, one vector of parameters per arm.
+
+    Class k of a row x has probability proportional to :math:`\exp(o_k + x \cdot \theta_k)`, where
+    :math:`\theta_0 = 0` and :math:`o_k` is an offset, 0 by default. The reward of an arm is the log-probability of the
+    row's class. `fastrace.mcmc.Softmax` is the same likelihood with a prior, as the model of a chain.
 
     Parameters
     ----------
-    X : array_like of real numbers, shape (n_rows, p)
-        As in `fastrace.likelihoods.GLMSource`: float32 and float64 are read in place, sparse tables in rows (CSR) too.
+    X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
+        Explanatory variables, as in `fastrace.likelihoods.GLMSource`: float32 and float64 are read in place, sparse
+        tables of SciPy in rows (CSR) too.
     y : array_like of int, shape (n_rows,)
         Classes 0, 1, ..., n_classes - 1.
-    parameters : ndarray of float64, shape (n_arms, (n_classes - 1) p), in C order
-        Of each arm, class after class from class 1 on. Read in place, whenever rewards are asked for.
-    n_classes : int
-        At least 2.
+    theta : array_like of real numbers, shape (n_arms, (n_classes - 1) p), optional
+        Parameters, one row per arm: the p coefficients of class 1, those of class 2 and so on. By default one arm of
+        zeros. Assign `theta` or call `set_theta` to replace them.
+    n_classes : int, optional
+        At least 2; by default one more than the largest of `y`.
     offset : array_like of real numbers, shape (n_rows, n_classes - 1), optional
-        Added to the predictors of each row.
+        Added to the predictors of each row's classes but the first.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
-        What the term of each row is multiplied by.
+        How many times each row was seen: its reward is multiplied by this number.
     check_finite : bool, default True
         As in `fastrace.likelihoods.GLMSource`.
+
+    Raises
+    ------
+    ValueError
+        If shapes or pandas indexes disagree, `X`, `theta` or `offset` is not finite, or a class or a weight is out of
+        range.
+
+    Examples
+    --------
+    >>> from fastrace.control_variates import SoftmaxSource
+    >>> source = SoftmaxSource([[1.0, 0.0], [1.0, 2.0]], y=[0, 2], theta=[[0.0] * 4, [0.5, 0.0, 0.0, 1.0]])
+    >>> source.read([0, 1]).round(4)
+    array([[-1.0986, -1.2944],
+           [-1.0986, -0.3064]])
     """
 
     cdef readonly GLMSource rows
@@ -67,25 +99,27 @@ cdef class SoftmaxSource(TermSource):
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, parameters, n_classes, *, offset=None, weights=None, check_finite=True):
+    def __init__(self, X, y, theta=None, n_classes=None, *, offset=None, weights=None, check_finite=True):
+        _frames.require_same_rows(X=X, offset=offset)
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, check_finite=check_finite)
-        if n_classes < 2:
-            raise ValueError(f"n_classes is {n_classes}; at least two classes are needed")
         outcome = np.asarray(rows.y)
-        bad = (outcome < 0) | (outcome >= n_classes) | (outcome != np.floor(outcome))
+        classes = classes_of(outcome, n_classes)
+        bad = ~((outcome >= 0) & (outcome < classes) & (outcome == np.floor(outcome)))
         if bad.any():
             row = int(bad.argmax())
-            raise ValueError(f"y[{row}] is {outcome[row]:g}; classes must be whole numbers from 0 to {n_classes - 1}")
-        width = (n_classes - 1) * rows.X.shape[1]
-        parameter_table(parameters, width)
+            raise ValueError(f"y[{row}] is {outcome[row]:g}; classes must be whole numbers from 0 to {classes - 1}")
+        width = (classes - 1) * rows.X.shape[1]
+        _checks.room(8.0 * width, f"n_classes is {classes}: the parameters of one arm")
+        parameters = np.atleast_2d(np.zeros(width) if theta is None else _checks.floats(theta, "theta"))
+        check_theta(parameters, (max(len(parameters), 1), width))
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,
-                         reward_cost=(n_classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
+                         reward_cost=(classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 2.0 * self.reward_cost
         self.rows = rows
-        self.offset = None if offset is None else offset_table(offset, (rows.n_rows, n_classes - 1))
-        self.n_classes = n_classes
-        self.n_free = n_classes - 1
+        self.offset = None if offset is None else offset_table(offset, (rows.n_rows, classes - 1))
+        self.n_classes = classes
+        self.n_free = classes - 1
         self.labels = outcome.astype(np.int32)
         self.parameters = parameters
         guard_built(&self.guard, 1)
@@ -165,7 +199,7 @@ cdef class SoftmaxSource(TermSource):
 
 
 @_checks.rebuilds(1, SoftmaxSource)
-def _softmax_source(X, y, parameters, n_classes, theta_hat, beside=None):
+def _softmax_source(X, y, theta, n_classes, theta_hat, beside=None):
     """Rebuild a pickled `SoftmaxSource`, or what its expansion leaves."""
-    source = SoftmaxSource(X, y, parameters, n_classes, check_finite=False, **(beside or {}))
+    source = SoftmaxSource(X, y, theta, n_classes, check_finite=False, **(beside or {}))
     return source if theta_hat is None else Expanded(source, theta_hat)

@@ -22,6 +22,7 @@ from fastrace._models._arrow cimport Arrow
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._criteria cimport race_sits_out
 from fastrace._math._simd cimport fr_lower_product
+from fastrace._models._expanded cimport TermSource
 from fastrace.likelihoods cimport GLMSource
 from fastrace.races._reading cimport bad_row
 from fastrace.races._threshold cimport ThresholdRace
@@ -41,9 +42,9 @@ def sits_out(int64_t losses):
     return race_sits_out(losses)
 
 
-def parameters_of(GLMSource glm not None):
-    """The memory in which a model keeps its parameters, shape (n_arms, p); its owner alone may write to it."""
-    return glm.parameters
+def parameters_of(TermSource terms not None):
+    """The memory in which terms keep their parameters, shape (n_arms, p); its owner alone may write to it."""
+    return terms.parameters
 
 
 def mirror(GLMSource glm not None, middle):

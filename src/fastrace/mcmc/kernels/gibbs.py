@@ -51,8 +51,8 @@ class Categorical:
         reading all of them; needed with `expansions`.
     residual_support : tuple of float or of arrays of shape (n_states,), optional
         Interval (low, high) that holds what the expansions leave of every log-factor, whatever z is: races on it can
-        then be rigorous. Not needed where `factors` is a `GLMSource` and `expansions` a
-        `control_variates.TaylorSurrogate` of it, which know it.
+        then be rigorous. Not needed where `factors` is a `GLMSource` or `SoftmaxSource` and
+        `expansions` a `control_variates.TaylorSurrogate` of it, which know it.
     """
 
     n_states: int

@@ -14,12 +14,12 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
+from fastrace._models.rows import chunks, lengths, products
 from fastrace.control_variates import cubic_shells, cubic_weights
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
-from fastrace.mcmc.models._rows import chunks, lengths, products
 from fastrace.mcmc.models.base import Reference, _CompiledModel
 
 __all__ = ["GLMRows", "expanded"]

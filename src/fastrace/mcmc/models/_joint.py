@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._models._priors import JointPrior
+from fastrace._models.rows import CHUNK
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import QuadraticPart
-from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.priors import (
     LKJ,
     HalfCauchy,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._models.grouping import Factor
-from fastrace.mcmc.models._rows import products
+from fastrace._models.rows import products
 
 __all__ = ["CORRELATED", "ImproperError", "NoModeError", "QuadraticPart", "ascent", "called", "find_mode", "movement",
            "normal_density"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastrace._models._arrow import ArrowFactor
 from fastrace._models.grouping import Factor
-from fastrace.mcmc.models._rows import CHUNK, lengths
+from fastrace._models.rows import CHUNK, lengths
 
 __all__ = ["Pieces", "pieces_of"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._models._arrow import Arrow, ArrowFactor
-from fastrace.mcmc.models._rows import CHUNK
+from fastrace._models.rows import CHUNK
 
 if TYPE_CHECKING:
     from fastrace.mcmc.models.glm import GLM

@@ -14,9 +14,9 @@ from fastrace._base._words import counted
 from fastrace._models._arch import ArchSource
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import row_numbers
+from fastrace._models.rows import chunks
 from fastrace.mcmc.models._joint import Layout
 from fastrace.mcmc.models._modes import Parts
-from fastrace.mcmc.models._rows import chunks
 from fastrace.mcmc.models.base import LogPrior, _CompiledModel
 from fastrace.mcmc.models.priors import Normal
 

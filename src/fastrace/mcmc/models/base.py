@@ -16,6 +16,7 @@ from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, TermSource
 from fastrace._models._priors import JointPrior
+from fastrace._models.rows import CHUNK
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._joint import (
@@ -36,7 +37,6 @@ from fastrace.mcmc.models._modes import (
     find_mode,
     normal_density,
 )
-from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.priors import Scale
 from fastrace.sources import Source
 

@@ -15,11 +15,11 @@ from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
+from fastrace._models.rows import chunks, lengths
 from fastrace.control_variates import cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._glm_rows import expanded
 from fastrace.mcmc.models._modes import CORRELATED, Parts, find_mode
-from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models.glm import GLM
 
 __all__ = ["MixtureOf"]

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, OwnTerms, packed
+from fastrace._models.rows import CHUNK
 from fastrace.mcmc.models._curves import JaxTerms
 from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._row_bounds import weights_of
-from fastrace.mcmc.models._rows import CHUNK
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.sources import CallableSource, Source
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
 from fastrace._base._words import counted
+from fastrace._models.rows import CHUNK, lengths
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc.models._curves import ORDERS, curve_of
 from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._row_bounds import NEAR, RADIUS, WORTH
-from fastrace.mcmc.models._rows import CHUNK, lengths
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.own_terms import terms_of_arms
 from fastrace.sources import CallableSource, Source

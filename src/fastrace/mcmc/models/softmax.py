@@ -15,15 +15,17 @@ from scipy.sparse import csr_array, hstack
 
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
-from fastrace._models._softmax import SoftmaxSource, offset_table
+from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace._models.grouping import Factor, as_groups
+from fastrace._models.rows import chunks
+from fastrace._models.softmax_sums import THIRD, lengths_apart, softmax_sums, spreads
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
+from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._joint import Effects, Layout, layout_of
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
-from fastrace.mcmc.models._rows import chunks, lengths
 from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
 from fastrace.mcmc.models.priors import HalfNormal, Scale
@@ -35,7 +37,6 @@ __all__ = ["Softmax"]
 Array = NDArray[np.float64]
 
 
-MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 MOST_WITH_GROUPS = 500  # coefficients and effects, whose curvature is a dense matrix
 _EFFECTS = HalfNormal(2.5)
 
@@ -147,13 +148,7 @@ class Softmax(_CompiledModel):
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
         counted_classes = n_classes is None
-        if n_classes is None:
-            n_classes = max(2, int(np.minimum(rows.y, 2**31 - 2).max(initial=0.0)) + 1)
-            if n_classes > MOST_GAPS + 2 * rows.n_rows:
-                raise ValueError(f"the largest class of y is {n_classes - 1}, and y has {rows.n_rows} rows, so that "
-                                 f"most classes have none. Classes are numbered from 0 without gaps: "
-                                 f"np.unique(y, return_inverse=True)[1] are such numbers")
-        self.n_classes = _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")
+        self.n_classes = classes_of(rows.y, n_classes)
         own = rows.X.shape[1]
         self.n_columns = own + sum(factor.n_groups for factor in factors)
         if factors:
@@ -275,49 +270,16 @@ class Softmax(_CompiledModel):
     _positive = _concave = True
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
-        theta = np.zeros((count, self.n_seen))
-        return self._source(self._data.rows.X, self._classes, theta, self._data.beside()), theta
+        own = self._source(self._data.rows.X, self._classes, np.zeros((count, self.n_seen)), self._data.beside())
+        return own, parameters_of(own)
 
     def _expand(self, at: Array) -> Parts:
-        p, free = self.n_columns, self.n_classes - 1
-        value, gradient, hessian = 0.0, np.zeros((free, p)), np.zeros((free, p, free, p))
-        table = at.reshape(free, p)
-        offset, times = self._data.offset, self._data.rows.weights
-        for part, x in chunks(self._data.rows.X):
-            eta = np.zeros((len(x), free + 1))
-            eta[:, 1:] = x @ table.T
-            if offset is not None:
-                eta[:, 1:] += offset[part]
-            eta -= eta.max(axis=1, keepdims=True)
-            share = np.exp(eta)
-            total = share.sum(axis=1)
-            share /= total[:, None]
-            label = self._classes[part]
-            own = np.arange(len(x)), label
-            count = None if times is None else times[part]
-            level = eta[own] - np.log(total)
-            value += float(level.sum() if count is None else count @ level)
-            left = -share
-            left[own] += 1.0
-            if count is not None:
-                left *= count[:, None]
-            gradient += left[:, 1:].T @ x
-            for k in range(free):
-                for j in range(k + 1):
-                    weight = share[:, k + 1] * ((k == j) - share[:, j + 1])
-                    if count is not None:
-                        weight *= count
-                    hessian[k, :, j] -= x.T @ (weight[:, None] * x)
-        for k in range(free):
-            for j in range(k):
-                hessian[j, :, k] = hessian[k, :, j].T
-        return value, gradient.ravel(), hessian.reshape(self._width, self._width)
+        sums = softmax_sums(self._data, at)
+        return sums.value, sums.gradient, sums.hessian
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
-        spread = np.zeros(self.n_rows)
-        for j, k in combinations(range(self.n_classes), 2):
-            np.maximum(spread, self._lengths(factor, j, k), out=spread)
-        return self._times_weights(spread**3 / (6.0 * math.sqrt(3.0))), math.inf, self._rounding(hat)
+        spread = spreads(self._data.rows.X, factor, self.n_classes)
+        return self._times_weights(THIRD * spread**3), math.inf, self._rounding(hat)
 
     def _times_weights(self, values: Array) -> Array:
         """A number for each row, times how often it was seen."""
@@ -349,16 +311,8 @@ class Softmax(_CompiledModel):
         out = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
             own = (self._classes == j) | (self._classes == k)
-            out[own] = np.maximum(out[own], self._lengths(reference.factor, j, k)[own])
+            out[own] = np.maximum(out[own], lengths_apart(self._data.rows.X, reference.factor, j, k)[own])
         return self._times_weights(out)
-
-    def _lengths(self, factor: Array, j: int, k: int) -> Array:
-        """How far a whitened step of unit length moves the predictors of classes j < k apart, at most."""
-        p = self.n_columns
-        apart = factor[(k - 1) * p : k * p]
-        if j:
-            apart = apart - factor[(j - 1) * p : j * p]
-        return lengths(self._data.rows.X, np.linalg.qr(apart.T)[1].T)  # of as many columns as X
 
 
 def _from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
