@@ -90,6 +90,64 @@ def test_arms_that_left_neither_hold_up_what_is_asked_ahead_nor_are_sent_again()
     assert not race.done and np.mean(under_way[10:]) > 35
 
 
+@pytest.mark.parametrize("door", ["ask and tell", "run", "run, cut short", "in flight again"])
+@pytest.mark.parametrize("kind", ["betting", "hoeffding", "bernstein"])
+def test_a_race_goes_on_in_turn_once_nothing_of_use_is_in_flight(kind, door):
+    """Rewards of an arm that left are out or held back; those that come late are taken, and not used."""
+    values = np.clip(np.random.default_rng(1).normal([0.1, 0.6, 0.7, 0.9], 0.2, (60_000, 4)), 0.0, 1.0)
+    race, slow = RACES[kind](), 0
+    whole = RACES[kind]().run(values, order="given")
+    while race.active.size == 4:
+        race.ask(12, pending=True)
+        arms, rounds = race.pending
+        keep = (arms != slow) | (rounds % 3 < 2) | (rounds == race.n_rounds)
+        race.tell(values[rounds[keep], arms[keep]], arms[keep], rounds[keep])
+    late = [(arm, k) for arm in range(4) for k in range(race._flight.taken[arm], race._flight.next[arm])
+            if race._flight._awaited(k, arm)]
+    while race._under_way:
+        arms, rounds = race.pending
+        if not arms.size:
+            arms, rounds = race.ask(pending=True)
+        race.tell(values[rounds, arms], arms, rounds)
+    assert not race.done and slow not in race.active and slow in {arm for arm, _ in late}
+    race = pickle.loads(pickle.dumps(race))
+
+    def given(arms, rounds):
+        return values[np.ix_(rounds, arms)]
+
+    if door == "run, cut short":
+        def fails(arms, rounds):
+            if rounds[-1] > race_at + 3:
+                raise OSError("down")
+            return given(arms, rounds)
+
+        race_at = race.n_rounds
+        with pytest.raises(OSError, match="down"):
+            race.run(fails)
+        assert race.n_rounds > race_at
+    before = race.n_rounds
+    while not race.done and door in ("ask and tell", "in flight again") and race.n_rounds < before + 30:
+        arms, rounds = race.ask(3)
+        race.tell(given(arms, rounds))
+    race = pickle.loads(pickle.dumps(race))
+    if not race.done and door == "in flight again":
+        arms, rounds = race.ask(5, pending=True)
+        assert rounds[0] == race.n_rounds and set(arms) <= set(race.active)
+        race.tell(values[rounds, arms], arms, rounds)
+        arms, rounds = race.ask(pending=True)
+        race.tell(values[rounds, arms], arms, rounds)
+        assert not race.pending[0].size
+        while race._under_way:
+            arms, rounds = race.ask(pending=True)
+            race.tell(values[rounds, arms], arms, rounds)
+    arm, k = next(cell for cell in late if cell[0] == slow)
+    race.tell(values[k, arm], arm, k)
+    result = race.run(given)
+    for name in ("best", "stopped_by", "n_rounds", "mean", "lower", "upper", "pulls", "error_bound"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(whole, name), err_msg=name)
+    assert result.n_unused >= len([arm for arm, _ in late if arm == slow]) > 0
+
+
 @pytest.mark.parametrize("bad", [np.nan, None, 1.5])
 def test_a_bad_reward_is_refused_when_it_comes_not_when_its_turn_comes(bad):
     race = fr.BettingRace(3, support=(0, 1), names=["a", "b", "c"])

@@ -95,9 +95,8 @@ class PullFlight:
 
     @property
     def idle(self) -> bool:
-        """Whether no pull is out and none is held back."""
-        ends = zip(self.taken, self.next, self.free, strict=True)
-        return all(end - start == len(free) for start, end, free in ends)
+        """Whether no pull that may be of use is out, and none is held back."""
+        return all(self.next[arm] - self.taken[arm] == len(self.free[arm]) for arm in self.live)
 
     @property
     def unused(self) -> NDArray[np.int64]:
@@ -117,6 +116,15 @@ class PullFlight:
     def allow(self, limit: int | None) -> None:
         """Let so many pulls be paid for in all, those before this flight included."""
         self.limit, self.spent = np.inf if limit is None else limit, False
+
+    def follow(self) -> None:
+        """See what the rule has taken while nothing of use was in flight; answers of arms that left may yet come."""
+        for arm, made in enumerate(self.rule._made().tolist()):
+            if made > self.taken[arm]:
+                self.taken[arm] = self.next[arm] = made
+                self.free[arm] = []
+        self.spent = False
+        self.aim()
 
     def record(self, rewards: Mapping[int, Mapping[int, float]]) -> None:
         """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked."""

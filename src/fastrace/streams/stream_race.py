@@ -158,7 +158,8 @@ class StreamRace(RoundsInFlight):
         -----
         With `pending`, at most twice as many rewards as are out at once are out or held back beyond the next round, or
         a sixteenth of all, if that is more. What the race has no use for when an arm leaves or it ends is paid for in
-        vain: ``StreamRaceResult.n_unused`` says how much that was.
+        vain: ``StreamRaceResult.n_unused`` says how much that was. Once all rewards of arms still in the race have been
+        told and used, calls without `pending`, and `run`, go on.
         """
         if _checks.flag(pending, "pending"):
             return self._ask_pending(n)
@@ -212,7 +213,8 @@ class StreamRace(RoundsInFlight):
         self._not_in_flight("tell() without arms and rounds")
         with _checks.named_arms(self._names, self._race):
             used = self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
-        self._flight = None
+        if self._flight is not None:
+            self._flight.follow()
         return used
 
     def run(
@@ -278,7 +280,7 @@ class StreamRace(RoundsInFlight):
         generator, race = _checks.generator(rng), self._race
         if not self.done:
             self._not_in_flight("run()")
-            self._flight = None
+            self._flight = self._flight if race.position_now else None
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
         shuffle = generator if order == "random" and not function else None
         if shuffle is not None and self._missing == "drop":
@@ -300,7 +302,11 @@ class StreamRace(RoundsInFlight):
                 if used == before:          # the rows are at an end
                     break
                 race.run(source, most, shuffle, until := min(last, used + max(100, used // 10, most * race.n_arms)))
-            race.run(source, most, shuffle, None if limit is None else last)
+            try:
+                race.run(source, most, shuffle, None if limit is None else last)
+            finally:
+                if self._flight is not None:
+                    self._flight.follow()
             show(int(race.answer()["pulls"].sum()) if shown else 0)
         return named(self.result(), columns, source)
 
