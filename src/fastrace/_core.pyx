@@ -170,17 +170,20 @@ cdef class Race(RaceAnswers):
 
     # Driving a source.
 
-    def run(self, Source source not None, report=None):
-        """Race on a source until the race is over; `report` takes the rewards read so far, now and then."""
+    def run(self, Source source not None, report=None, patient=False):
+        """Race on a source until the race is over; `report` takes the rewards read so far, now and then.
+
+        A `patient` race waits to the last row for one that no arm misses.
+        """
         self._check_source(source)
         guard_enter(&self.guard, self)
         try:
-            self.report, self.reporting = report, report is not None
+            self.report, self.reporting, self.patient = report, report is not None, patient
             with nogil:
                 self._run(source)
                 self._show(0)
         finally:
-            self.report, self.reporting = None, False
+            self.report, self.reporting, self.patient = None, False, False
             guard_leave(&self.guard)
 
     cdef int _show(self, int64_t more) except -1 nogil:
@@ -523,6 +526,8 @@ cdef class Race(RaceAnswers):
 
     cdef int _close_look(self, int64_t target, double advantage) except -1 nogil:
         cdef bint cut = target < self._planned()
+        if self.missing == DROP:
+            self._listen(target)
         if target == self.n_rows:
             return self._finish(self.new_sum)
         self._commit(target)

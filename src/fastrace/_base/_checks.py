@@ -224,6 +224,11 @@ def arm_error(race: object, arm: int, text: str) -> ValueError:
     return error
 
 
+def silent_arms(error: BaseException) -> list[int]:
+    """The arms whose silence a race over rows has refused; none of any other error."""
+    return list(vars(error).get("_fastrace_silent", ()))
+
+
 class named_arms:
     """Context manager: let an `arm_error` of this race begin with what the arm is called; leave all other errors alone.
 

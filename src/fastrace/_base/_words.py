@@ -31,6 +31,11 @@ SILENT_ROWS = (
     "{} gave no reward in the first {} rows, so that all of them were dropped and nothing is known of any arm yet: "
     "look at what these calls return, leave the arms out, or take missing='worst'"
 )
+NO_WHOLE_ROW = (
+    "{} of the first {} rows, so that all of them were dropped: missing is 'drop', and nothing becomes known of any "
+    "arm; mend what these calls return, leave the arms out, take missing='worst', or, if rows without a gap are rare, "
+    "race on those alone. This look was not taken, and rows of earlier looks stay dropped"
+)
 SILENT_ROUNDS = (
     "a reward was missing in each of the first {} rounds, so that all of them were dropped and nothing is known yet; "
     "in the last one it was that of {}: look at what these calls return, leave the arm out, or take missing='worst'"

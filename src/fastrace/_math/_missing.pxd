@@ -10,6 +10,10 @@ Before the first reward, no finite wait can tell a rare reward from none, and pu
 5,000, which are all silent with probability at most exp(-5,000 p): below 1/20,000 where p is at least 1/500. A function
 whose rewards are rarer can look for one itself.
 
+Of N rows that are read in random order, n without a reward are a share n / N of all: if K rows have one, none is among
+them with probability at most (1 - n / N)^K. The rule waits for a quarter of the rows, but for 100 at least and for 5,000
+at most: below 1/20,000 where 35 rows have a reward, or 1 of 500 of many rows.
+
 A warning may be wrong, so it comes at 100 silent pulls already, and again at ten and a hundred times as many.
 """
 
@@ -30,6 +34,12 @@ cdef inline bint silent_for_good(int64_t silent, int64_t heard, int64_t asked) n
     if heard == 0:
         return silent >= NEVER_HEARD
     return silent >= SILENCE and silent * <double>heard >= waits * <double>(asked - silent)
+
+
+cdef inline bint rows_silent_for_good(int64_t silent, int64_t n_rows) noexcept nogil:
+    """Whether the first `silent` rows of a population are too many to have brought nothing."""
+    cdef int64_t enough = min(max(n_rows // 4, <int64_t>WORTH_A_WARNING), <int64_t>NEVER_HEARD)
+    return silent >= min(enough, n_rows)
 
 
 cdef inline bint worth_a_warning(int64_t before, int64_t now) noexcept nogil:

@@ -7,6 +7,7 @@ asked for ahead, of arms that then left, are paid for and not used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -115,10 +116,13 @@ class Flight:
             self.paid += np.bincount(arm, minlength=self.paid.size)
         self.recorded = rewards
 
-    def keep(self, blocks: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]]) -> None:
+    def keep(
+        self, blocks: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]], silent: list[int]
+    ) -> None:
         """Take what a source has answered to a look that was cut short, in blocks of arms, rows and rewards.
 
-        A reward that is refused is out, as is what was passed over, so that only they are asked for again.
+        A reward that is refused is out, as is what was passed over and what arms that are `silent` did not answer, so
+        that only they are asked for again.
         """
         self.aim()
         self._reach(min(self.start + sum(rows.size for _, rows, _ in blocks), self.race.n_rows))
@@ -133,7 +137,7 @@ class Flight:
                 self.touched = max(self.touched, position + 1)
                 for arm, value in zip(arms.tolist(), of_row, strict=True):
                     before = self.state[position - self.start, arm]
-                    if before != HERE and (
+                    if before != HERE and not (math.isnan(value) and arm in silent) and (
                             whole or self._good(np.array([value]), np.array([arm]), np.array([row]))):
                         self._put(position, arm, value)
                         self.paid[arm] += before == FREE
@@ -254,8 +258,8 @@ class Flight:
                 self._put(position, arm, value)
         try:
             self.forward()
-        except BaseException:                   # the rewards cannot be used: they are out again
-            for row, arm, _ in cells:
+        except BaseException as error:          # the rewards cannot be used: they are out again
+            for row, arm, _ in () if _checks.silent_arms(error) else cells:
                 position = self.place.get(row, -1)
                 if position >= self.start:
                     self.state[position - self.start, arm] = OUT
@@ -285,6 +289,11 @@ class Flight:
             running = self.running
             try:
                 self.race.tell(self.reward[: self.target - self.start, running])
+            except ValueError as error:
+                silent = _checks.silent_arms(error)     # what they did not answer is to be asked again
+                look = np.ix_(range(self.target - self.start), silent)
+                self.state[look] = np.where(np.isnan(self.reward[look]), OUT, self.state[look])
+                raise
             finally:
                 self.aim(running)
 

@@ -36,6 +36,7 @@ cdef class RaceJudge(RaceScores):
     cdef bint bounded_support
     cdef int missing                    # what becomes of a missing reward
     cdef double fill_low, fill_high, filler     # what a dropped row shows for every arm, and where that may lie
+    cdef bint patient                   # rewards cost nothing: wait to the end for one
     cdef Py_ssize_t dropped_now         # rows with a missing reward in the block that is absorbed
     cdef int new_flags                  # of the look that is being read
     cdef Py_ssize_t n_best              # how many arms are asked for
@@ -52,7 +53,7 @@ cdef class RaceJudge(RaceScores):
 
     cdef void _begin(self) noexcept nogil
     cdef int _commit(self, int64_t n) except -1 nogil
-    cdef int _warn_of_silence(self, int64_t n) except -1
+    cdef int _listen(self, int64_t n) except -1 nogil
     cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil
     cdef double _whole_mean(self, Py_ssize_t i, double total, double rows) noexcept nogil
     cdef int _finish(self, const double *total) except -1 nogil

@@ -11,7 +11,7 @@ from fastrace._base._types cimport moments4_t
 from fastrace._math._betting cimport wealth_extend, wealth_rejects, wealth_t
 from fastrace._math._criteria cimport rows_needed
 from fastrace._math._evidence cimport look_evidence
-from fastrace._math._missing cimport worth_a_warning
+from fastrace._math._missing cimport rows_silent_for_good, worth_a_warning
 from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
 from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
                                    quantile_of_equal_evidence)
@@ -23,8 +23,8 @@ import warnings
 
 import numpy as np
 
-from fastrace._base._checks import DamagedError
-from fastrace._base._words import SILENT_ROWS, arms_in_words
+from fastrace._base._checks import DamagedError, arm_error
+from fastrace._base._words import NO_WHOLE_ROW, SILENT_ROWS, arms_in_words
 from fastrace._math import _half_widths
 
 cnp.import_array()
@@ -163,9 +163,6 @@ cdef class RaceJudge(RaceScores):
         if leader < 0:
             with gil:
                 raise ValueError(NONE_LEFT)
-        if self.missing == DROP and self.new_dropped == n and worth_a_warning(self.n_read, n):
-            with gil:
-                self._warn_of_silence(n)
         if self.proxied:
             self._learn(n, self.new_sum)
             leader = self._first_of_means(n)
@@ -190,12 +187,33 @@ cdef class RaceJudge(RaceScores):
         self.unjudged = True
         return 0
 
-    cdef int _warn_of_silence(self, int64_t n) except -1:
-        """Say, before much more is paid, which arms have given no reward so far."""
+    cdef int _listen(self, int64_t n) except -1 nogil:
+        """Say, before much more is paid, which arms have given no reward in all n rows; refuse the look if that is long.
+
+        A source whose rewards cost nothing (`patient`) is read to its end, where nothing is known either.
+        """
+        if self.new_dropped < n:
+            return 0
+        if n == self.n_rows or not self.patient and rows_silent_for_good(n, self.n_rows):
+            with gil:
+                self._refuse_silence(n)
+        if worth_a_warning(self.n_read, n):
+            with gil:
+                self._warn_of_silence(n)
+        return 0
+
+    def _refuse_silence(self, n):
+        silent = np.flatnonzero(self._new_lost == n).tolist()
+        said = f"{arms_in_words(silent)} gave no reward on any" if silent else "a reward was missing on each"
+        error = arm_error(self, silent[0], NO_WHOLE_ROW.format(said, n)) if silent else ValueError(
+            NO_WHOLE_ROW.format(said, n))
+        error._fastrace_silent = silent or list(range(self.n_arms))
+        raise error
+
+    def _warn_of_silence(self, n):
         silent = np.flatnonzero(self._new_lost == n)
         if silent.size:
             warnings.warn(SILENT_ROWS.format(arms_in_words(silent.tolist()), n), RuntimeWarning, stacklevel=2)
-        return 0
 
     cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil:
         """The arm with the largest mean of the n rows that the look brings up; -1 if none is possible."""

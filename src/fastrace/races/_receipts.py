@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastrace._core as _core
+from fastrace._base import _checks
 from fastrace.sources import CallableSource, Source
 
 Block = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]
@@ -65,7 +66,7 @@ def receipts(source: Source, core: _core.Race, settings: Any, whole: Callable[[]
         if kept is not None and kept.looked != core.n_looked:       # the look was taken after the last answer
             kept.blocks.clear()
         if kept is not None and kept.blocks:
-            race._fly().keep(kept.blocks)
+            race._fly().keep(kept.blocks, _checks.silent_arms(error))
         handed_over(error, race, "error.race.run(error.source)")
         with contextlib.suppress(Exception):
             error.source = source  # type: ignore[attr-defined]

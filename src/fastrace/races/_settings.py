@@ -283,9 +283,6 @@ def race_result(
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read, and what was not used was paid."""
     known = options.answer(core)
-    if options.n_rows and known["n_dropped"] == options.n_rows:
-        raise ValueError(f"all {options.n_rows} rows were dropped, because each has a missing reward; nothing is known "
-                         f"of any arm: look at the rewards, or take missing='worst'")
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     cost, paid = options.cost, known["pulls"] if unused is None else known["pulls"] + unused

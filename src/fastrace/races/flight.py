@@ -26,6 +26,8 @@ from fastrace.results.base import plain
 Evaluate = Callable[[int, int], Any]
 FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
+DOWN = ("This came of the answers in {}. Where some are missing because a service was down, remove the lines with "
+        "\"reward\": null, which are asked for again then.")
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
@@ -157,6 +159,8 @@ async def race_async(
             await _Crew(race, evaluate, pool, limit, again, book, show).work()
         except BaseException as error:
             handed_over(error, race, "race_async(evaluate, race=error.race)")
+            if book is not None and _checks.silent_arms(error):
+                error.add_note(DOWN.format(book.path))
             raise
     return race.result()
 
@@ -219,8 +223,7 @@ def _record(race: InFlight, book: Journal) -> None:
         with _checks.named_arms(race._names, race._compiled_race()):
             race._fly().record(book.rewards)
     except ValueError as error:
-        error.add_note(f"This came of the answers in {book.path}. Where some are missing because a service was down, "
-                       f"remove the lines with \"reward\": null, which are asked for again then.")
+        error.add_note(DOWN.format(book.path))
         raise
 
 

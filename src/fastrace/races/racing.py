@@ -14,7 +14,7 @@ from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
-from fastrace.races._receipts import receipts
+from fastrace.races._receipts import dear, receipts
 from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
@@ -85,8 +85,10 @@ class FiniteRace(InFlight):
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
-        reads all arms until it is over: an arm that is beaten early goes on costing rewards. It refuses -inf, and warns
-        of an arm that has given no reward in 100 rows.
+        reads all arms until it is over: an arm that is beaten early goes on costing rewards. It refuses -inf. Where no
+        row of the first 100 is whole, it warns of arms that gave no reward, and after a quarter of the rows, at least
+        100 and at most 5,000, that is an error: the look is not taken, and the race goes on once the cause is mended,
+        with the rows that are left. Tables, which cost nothing, are read to their end.
         ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
         in order.
     outside : {"raise", "warn"}, default "raise"
@@ -358,7 +360,7 @@ class FiniteRace(InFlight):
               receipts(rewards, self._race, o, lambda: self) as running):
             if self._flight is not None:
                 self._flight.finish(running.read)
-            self._race.run(running, report)
+            self._race.run(running, report, not dear(rewards, o))
         if self._flight is not None:
             self._flight.aim()
         return named(self.result(), columns, rewards)
@@ -577,5 +579,5 @@ def race(
     known = remembered(given, columns)
     with (_checks.named_arms(known, core), shown(settings, progress) as report,
           receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
-        core.run(running, report)
+        core.run(running, report, not dear(source, settings))
     return named(race_result(core, settings, given, source.n_always_read), columns, source)
