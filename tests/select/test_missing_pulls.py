@@ -1,7 +1,10 @@
 """LUCB and select_best with missing rewards: pull by pull beside the twins, and true of the means they name."""
 
+import asyncio
 import math
 import pickle
+import unittest.mock
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ import reference.pairs
 from fastrace.pulls import BernoulliPulls
 from guarantee import assert_rate_at_most
 
+WARN = warnings.warn
 KINDS = {
     "pairs": {}, "intervals": {"rule": "intervals"}, "hoeffding": {"bound": "hoeffding-mix"},
     "symmetric": {"symmetric": True}, "sub-Gaussian": {"sub_gaussian": 0.5}, "asymptotic": {"support": None},
@@ -155,6 +159,63 @@ def test_silent_arms_are_not_paid_for_without_end(door, kind):
     assert "no arm gave a reward" in "".join(rule.result().warnings)
     again = pickle.loads(pickle.dumps(rule))
     assert again.result() == rule.result() and again.n_pulls == rule.n_pulls
+
+
+def one_by_one(rule, pull):
+    while not rule.done:
+        arms, pulls = rule.ask(20, pending=True)
+        if not arms.size:
+            arms, pulls = rule.pending
+        rule.tell(pull(arms, np.ones(arms.size, int)), arms, pulls)
+
+
+def by_hand(rule, pull):
+    while not rule.done:
+        rule.tell(pull(*rule.ask()))
+
+
+def saved_and_told(rule, pull):
+    while not rule.done:
+        again = pickle.loads(pickle.dumps(rule))
+        again.tell(pull(*again.ask()))
+        rule.__dict__.update(again.__dict__)
+
+
+def by_requests(rule, pull):
+    asyncio.run(fr.race_async(lambda arm, k: pull(np.array([arm]), np.array([1]))[0], race=rule, concurrency=1))
+
+
+DOORS = {"run": lambda rule, pull: rule.run(pull), "tell": by_hand, "saved": saved_and_told, "in flight": one_by_one,
+         "race_async": by_requests}
+
+
+@pytest.mark.parametrize("kind", ["pairs", "intervals", "symmetric", "asymptotic"])
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("silent", [0, 150, 480], ids=lambda n: f"all arms silent for {n} pulls each")
+def test_an_arm_is_warned_of_and_refused_whenever_the_others_begin_to_answer(door, kind, silent):
+    """However long all arms were silent before, and whatever the order in which they are asked."""
+    if door == "saved" and (kind, silent) != ("pairs", 150):
+        pytest.skip("slow")
+    made, rng = np.zeros(3, int), np.random.default_rng(2)
+
+    def pull(arms, counts):
+        found = []
+        for arm, count in zip(arms, counts, strict=True):
+            ks = np.arange(made[arm], made[arm] + count)
+            made[arm] += count
+            found.append(np.where((arm == 1) | (ks < silent), math.nan, 0.5 + 0.1 * rng.random(count)))
+        return np.concatenate(found)
+
+    rule = fr.LUCB(3, 1, missing="drop", batch=5, **KINDS[kind])
+    first = []
+    with pytest.warns(RuntimeWarning) as said, pytest.raises(ValueError, match="50.. pulls of arm 1 gave no reward"):
+        with unittest.mock.patch.object(warnings, "warn", lambda text, *rest, **more: (
+                first.append((text, int(made[1]))), WARN(text, *rest, **more))):
+            DOORS[door](rule, pull)
+    named = [asked for text, asked in first if "arm 1 gave no reward in" in text]
+    at_once = 200 if kind == "asymptotic" else 20
+    assert named[0] <= max(silent, 100) + 2 * at_once and len(named) >= 2 and len(said) == len(first)
+    assert 5000 <= made[1] <= 5060 and "arm 1 gave no reward" in "".join(rule.result().warnings)
 
 
 def test_other_rules_say_who_takes_missing_rewards():

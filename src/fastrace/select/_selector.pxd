@@ -112,7 +112,7 @@ cdef class Selector:
     cdef int64_t settle(self, Py_ssize_t arm, double *rewards, int64_t count) noexcept nogil
     cdef bint _fall_short(self) noexcept nogil
     cdef int _listen_to_all(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
-    cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil
+    cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count, bint named) except -1 nogil
     cdef int _serve(self, const double *rewards, const int64_t *counts, Py_ssize_t n) except -1 nogil
     cdef int _run(self, PullSource source, int64_t limit) except -1 nogil
 

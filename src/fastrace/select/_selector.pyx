@@ -334,23 +334,33 @@ cdef class Selector:
         """Refuse arms that fell silent, or all of them together if none has ever given a reward."""
         cdef Py_ssize_t k = 0, i = 0
         cdef int64_t t = 0, count = 0
-        cdef bint heard = False
+        cdef bint before = False, heard = False         # a reward came before these; among them
         for k in range(n):
             count += counts[k]
-        while not heard and t < count:
+        while not before and i < self.n_arms:
+            before = self.pulls[i] > 0
+            i += 1
+        while not (before or heard) and t < count:
             heard = rewards[t] == rewards[t]
             t += 1
-        while not heard and i < self.n_arms:
-            heard = self.pulls[i] > 0
-            i += 1
-        if not heard:
+        if not (before or heard):
             with gil:
                 self._hear_nothing(self.total + count, worth_a_warning(self.total, self.total + count))
             return 0
+        if not before:
+            with gil:
+                self._warn_of_others(n)
         for k in range(n):
-            self._listen(self.asked[self.served + k], rewards, counts[k])
+            self._listen(self.asked[self.served + k], rewards, counts[k], before)
             rewards += counts[k]
         return 0
+
+    def _warn_of_others(self, n):
+        """With the first reward of any arm, name those that this batch is not of: so far no arm was named."""
+        silent = self.vectors["silent"].copy()
+        silent[self._asked[self.served:self.served + n]] = 0
+        for arm in np.flatnonzero(silent >= WORTH_A_WARNING).tolist():
+            self._warn_of_silence(arm, silent[arm])
 
     def _hear_nothing(self, made, marked):
         if made >= NEVER_HEARD:
@@ -358,8 +368,11 @@ cdef class Selector:
         if marked:
             warnings.warn(NOTHING_HEARD.format(made), RuntimeWarning, stacklevel=2)
 
-    cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        """Refuse an arm that gives no rewards any more, with those at hand: it would be asked for ever."""
+    cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count, bint named) except -1 nogil:
+        """Refuse an arm that gives no rewards any more, with those at hand: it would be asked for ever.
+
+        It is warned of before, and then for all its silence, if it was not `named` while all arms were silent.
+        """
         cdef int64_t t, silent = self.silent[arm], heard = self.pulls[arm], asked = heard + self.missed[arm] + count
         for t in range(count):
             if rewards[t] == rewards[t]:
@@ -367,7 +380,7 @@ cdef class Selector:
                 silent = 0
             else:
                 silent += 1
-        if heard == 0 and worth_a_warning(silent - count, silent):
+        if heard == 0 and worth_a_warning(silent - count if named else 0, silent):
             with gil:
                 self._warn_of_silence(arm, silent)
         if silent_for_good(silent, heard, asked):
