@@ -1,5 +1,7 @@
 """The best m of n arms in one call: every method, every kind of source, tables to their end, ties without one."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -210,6 +212,27 @@ def test_a_tie_is_said_to_have_no_end_and_keeps_its_pulls(method):
     assert rule.n_pulls == made[0] > 1_100_000
     assert np.ravel(rule.result().best)[0] in (0, 2)
     assert rule.run(source, rule.n_pulls + 2000).stopped_by == "max_pulls"
+
+
+@pytest.mark.parametrize(("rule", "options"), [(fr.LUCB, {}), (fr.LUCB, {"paired": True}), (fr.KLLUCB, {}),
+                                               (fr.LUCB, {"bound": "eb-mix"})], ids=str)
+def test_a_rule_says_itself_that_a_tie_has_no_end(rule, options):
+    """With the interval of the difference, where the rule has one; where its caller stands."""
+    source, made = BernoulliPulls([0.5, 0.2, 0.5], rng=1), [0]
+
+    def pull(arms, counts):
+        made[0] += int(counts.sum())
+        if made[0] > 1_100_000:
+            raise Enough("enough")
+        return source.read(arms, counts)
+
+    rule = rule(3, 1, batch=1000, names=["a", "b", "c"], **options)
+    with pytest.warns(RuntimeWarning, match=r"1,0\d\d,\d\d\d pulls have not told arm [ac] .* from arm [ac] .*"
+                                            r"never ends.*give epsilon.*or max_pulls") as said, pytest.raises(Enough):
+        rule.run(pull)
+    assert len(said) == 1 and said[0].filename == __file__
+    found = re.search(r"less the first lies between (-0\.\d+) and (0\.\d+)\.", str(said[0].message))
+    assert found
 
 
 def test_what_ends_is_not_doubted(recwarn):

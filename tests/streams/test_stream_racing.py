@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -288,3 +289,36 @@ def test_costs_are_added_up_and_progress_changes_nothing(build, order, capsys):
     assert short.stopped_by == "" and short.n_rounds == 10
     with pytest.raises(ValueError, match="cost"):
         build(cost=[1, 2])
+
+
+class Enough(Exception):
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("options", [{}, {"n_best": 2}, {"rule": "brackets"}, {"missing": "drop"}], ids=str)
+def test_a_tie_is_said_to_have_no_end(options):
+    """Once, with the arms and the interval of their difference; not where a budget, a horizon or epsilon ends it."""
+    rng, n_best = np.random.default_rng(3), options.get("n_best", 1)
+    means = np.array([0.5, 0.9, 0.5] if n_best == 2 else [0.5, 0.2, 0.5])
+
+    def rewards(arms, rounds):
+        if rounds[-1] > 600_000:
+            raise Enough("enough")
+        return rng.random((len(rounds), len(arms))) < means[arms]
+
+    def make(**more):
+        return fr.BettingRace(3, support=(0, 1), names=["a", "b", "c"], **options, **more)
+
+    race = make()
+    with pytest.warns(RuntimeWarning, match=r"rewards have not told arm [ac] .* from arm [ac] .*; the second less the "
+                                            r"first lies between -0\.0\d+ and 0\.0\d+\. .*give epsilon.*or max_pulls"
+                      ) as said, pytest.raises(Enough):
+        race.run(rewards, 5000)
+    assert len(said) == 1 and said[0].filename == __file__
+    assert int(str(said[0].message).split()[0].replace(",", "")) in range(1_000_000, 1_020_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make().run(rewards, 5000, max_pulls=1_100_000).stopped_by == "max_pulls"
+        if options.get("rule") is None:
+            assert make(epsilon=0.05).run(rewards, 5000).stopped_by == "epsilon"
+        assert make(horizon=550_000).run(rewards, 5000).stopped_by == "horizon"

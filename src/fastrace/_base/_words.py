@@ -51,6 +51,19 @@ NOTHING_HEARD = (
 )
 
 
+DOUBTFUL = 1_000_000        # rewards after which a run that need not end says so; 1,000 per arm, if that is more
+
+
+def undecided(made: str, arms: tuple[str, str], means: tuple[float, float], ends: Sequence[float]) -> str:
+    """What to say where `made` rewards have not told two arms apart; `ends` are those of their difference."""
+    return (
+        f"{made} have not told arm {arms[0]} (mean {means[0]:.6g}) from arm {arms[1]} (mean {means[1]:.6g}); the "
+        f"second less the first lies between {ends[0]:.3g} and {ends[1]:.3g}. If their means are equal, this never "
+        f"ends, as epsilon is 0: give epsilon, the difference that does not matter, or max_pulls. Ctrl-C ends it and "
+        f"keeps all that came"
+    )
+
+
 def arms_in_words(arms: list[int], names: Sequence[str] | None = None) -> str:
     """The arms, by number or name; ten of them at most."""
     shown = [str(arm) if names is None else names[arm] for arm in arms[:10]]

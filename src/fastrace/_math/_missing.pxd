@@ -11,8 +11,8 @@ Before the first reward, no finite wait can tell a rare reward from none, and pu
 whose rewards are rarer can look for one itself.
 
 Of N rows that are read in random order, n without a reward are a share n / N of all: if K rows have one, none is among
-them with probability at most (1 - n / N)^K. The rule waits for a quarter of the rows, but for 100 at least and for 5,000
-at most: below 1/20,000 where 35 rows have a reward, or 1 of 500 of many rows.
+them with probability at most (1 - n / N)^K. The rule waits for a quarter of the rows, but for 100 at least and for
+5,000 at most: below 1/20,000 where 35 rows have a reward, or 1 of 500 of many rows.
 
 A warning may be wrong, so it comes at 100 silent pulls already, and again at ten and a hundred times as many.
 """

@@ -188,7 +188,7 @@ cdef class RaceJudge(RaceScores):
         return 0
 
     cdef int _listen(self, int64_t n) except -1 nogil:
-        """Say, before much more is paid, which arms have given no reward in all n rows; refuse the look if that is long.
+        """Say, before much more is paid, which arms have given no reward in all n rows; refuse the look if n is large.
 
         A source whose rewards cost nothing (`patient`) is read to its end, where nothing is known either.
         """

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks, _progress
+from fastrace._base import _checks
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
@@ -23,7 +21,6 @@ from fastrace.select.selection import Selection, columns_of, missed
 from fastrace.sources import Source, _source_of, first_outside, reward_outside
 
 AT_ONCE = 1 << 13           # rows of a population read at once where all are
-DOUBTFUL = 1_000_000        # pulls after which a run that need not end says so
 RULES: dict[str, Any] = {        # by method; those of the same arguments
     "auto": LUCB,
     "lucb": LUCB,
@@ -200,7 +197,7 @@ def select_best(
             cells = 0
     stop = cells or limit
     try:
-        result = _run(rule, source, stop, progress, doubtful=rule._epsilon == 0.0 and stop is None)
+        result = rule._go_on(source, stop, "random", None, progress)
     except BaseException as error:
         with contextlib.suppress(Exception):
             error.rule = rule  # type: ignore[attr-defined]
@@ -220,42 +217,6 @@ def _size(pull: Any) -> int:
         raise ValueError("n_arms is missing; a function or an object does not show how many arms it has")
     shape: Any = getattr(pull, "shape", ())
     return int(shape[1]) if len(shape) == 2 else _source_of(pull, "pull").n_arms
-
-
-def _run(
-    rule: Selection, source: Any, stop: int | None, progress: bool, doubtful: bool
-) -> SelectionResult:
-    """Run to the end, in parts if the pulls made are to be shown, or if the end is in doubt."""
-    end = math.inf if stop is None else stop
-    doubt = max(DOUBTFUL, 1000 * rule._n_arms) if doubtful else math.inf
-    with _progress.meter("pulls", stop, progress) as show:
-        made = -1
-        while not rule.done and made < rule.n_pulls < end:       # rounds of several arms may not fit before the end
-            made = rule.n_pulls
-            part = rule.n_pulls + max(100, rule.n_pulls // 10) if progress else math.inf
-            until = min(max(part, rule.n_pulls + rule._n_arms), max(doubt, rule.n_pulls + rule._n_arms), end)
-            rule.run(source, None if until == math.inf else int(until))
-            show(rule.n_pulls)
-            if rule.n_pulls >= doubt and not rule.done:
-                doubt *= 10
-                _doubt(rule)
-        return rule.run(source, stop)
-
-
-def _doubt(rule: Selection) -> None:
-    """Say that a run may never end."""
-    result = rule.result()
-    others = np.setdiff1d(np.arange(result.mean.size), result.best)
-    last, next_one = np.atleast_1d(result.best)[-1], others[result.mean[others].argmax()]
-    warnings.warn(
-        f"{rule.n_pulls:,} pulls have not told arm {result._name(last)} (mean {result.mean[last]:.6g}) from arm "
-        f"{result._name(next_one)} (mean "
-        f"{result.mean[next_one]:.6g}); if their means are equal, this never ends, as epsilon is 0: give epsilon, the "
-        f"difference that does not matter, or max_pulls. Ctrl-C ends it; the exception's attribute `rule` holds all "
-        "pulls",
-        RuntimeWarning,
-        stacklevel=4,
-    )
 
 
 def _exactly(

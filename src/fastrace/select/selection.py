@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
-from fastrace._base._words import WORST_REWARDS, counted
+from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted, undecided
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
@@ -309,12 +310,24 @@ class Selection(PullsInFlight):
             kept, and a later call goes on. Also if an arm has had all its rows in the order given: the error names it,
             and `result` has the answer so far.
 
+        Warns
+        -----
+        RuntimeWarning
+            If epsilon is 0, there is no `max_pulls`, and a million pulls (1000 per arm, if that is more) have not told
+            the arms at the cut apart; again after ten times as many, and so on.
+
         Notes
         -----
         A table in random order has no end: where the means at the cut are equal and epsilon is 0, give `max_pulls`, or
         use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
+        return self._go_on(pull, max_pulls, order, rng, progress)
+
+    def _go_on(
+        self, pull: Any, max_pulls: int | None, order: str, rng: _checks.RngLike, progress: bool
+    ) -> SelectionResult:
+        """What `run` does, for the callers of users."""
         if not self.done:
             self._not_in_flight("run()")
         limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
@@ -324,12 +337,30 @@ class Selection(PullsInFlight):
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
+        doubt = max(DOUBTFUL, 1000 * self._n_arms) if self._epsilon == 0.0 and max_pulls is None else limit
         with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
-            while shown and not self.done and self.n_pulls < limit:
-                self._core.run(source, min(limit, self.n_pulls + max(100, self.n_pulls // 10)))
+            made = -1
+            while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
+                made = self.n_pulls             # rounds of several arms may not fit before the end
+                part = max(made + max(100, made // 10), made + self._n_arms) if shown else limit
+                self._core.run(source, min(limit, part, max(doubt, made + self._n_arms)))
                 show(self.n_pulls)
+                if self.n_pulls >= doubt and not self.done:
+                    doubt *= 10
+                    self._doubt()
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
+
+    def _doubt(self) -> None:
+        """Say that a run may never end, if the arms at the cut may be equal."""
+        result = self.result()
+        last, others = int(np.ravel(result.best)[-1]), np.setdiff1d(np.arange(self._n_arms), result.best)
+        rival = int(others[np.nan_to_num(result.mean[others], nan=-np.inf).argmax()])
+        found = self._differences(last)
+        if found is not None and found[rival, 0] <= 0.0 <= found[rival, 1]:
+            means = float(result.mean[last]), float(result.mean[rival])
+            said = undecided(f"{self.n_pulls:,} pulls", (result._name(last), result._name(rival)), means, found[rival])
+            warnings.warn(said, RuntimeWarning, stacklevel=4)
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
         """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._words import WORST_REWARDS, counted
+from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted, undecided
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
@@ -266,6 +267,12 @@ class StreamRace(RoundsInFlight):
             Ctrl-C, and may go on. Also if a race that has used rounds is to begin a table in random order, or goes on
             in another order or with another number of rows.
 
+        Warns
+        -----
+        RuntimeWarning
+            If a callable is raced on without horizon, `max_pulls` and epsilon, and a million rewards (1000 per arm, if
+            that is more) have not told the arms at the cut apart; again after ten times as many, and so on.
+
         Notes
         -----
         The half-widths of `HoeffdingRace` and `BernsteinRace` hold without replacement as they do for independent
@@ -296,12 +303,19 @@ class StreamRace(RoundsInFlight):
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
             used, until = -1, 0
-            while shown and not race.done and until < last:
+            endless = function and limit is None and self._horizon is None and self._epsilon == 0.0
+            doubt = max(DOUBTFUL, 1000 * race.n_arms) if endless else last
+            while (shown or doubt < last) and not race.done and until < last:
                 before, used = used, int(race.answer()["pulls"].sum())
                 show(used)
                 if used == before:          # the rows are at an end
                     break
-                race.run(source, most, shuffle, until := min(last, used + max(100, used // 10, most * race.n_arms)))
+                if used >= doubt:
+                    doubt *= 10
+                    self._doubt(used)
+                part = used + max(100, used // 10, most * race.n_arms) if shown else last
+                until = min(last, part, max(doubt, used + most * race.n_arms))
+                race.run(source, most, shuffle, until)
             try:
                 race.run(source, most, shuffle, None if limit is None else last)
             finally:
@@ -309,6 +323,19 @@ class StreamRace(RoundsInFlight):
                     self._flight.follow()
             show(int(race.answer()["pulls"].sum()) if shown else 0)
         return named(self.result(), columns, source)
+
+    def _doubt(self, used: int) -> None:
+        """Say that a run may never end, if the arms at the cut may be equal."""
+        result = self.result()
+        last, others = int(np.ravel(result.best)[-1]), np.setdiff1d(result.active, result.best)
+        rival = int(others[result.mean[others].argmax()])
+        found = self._race.differences(last, -math.log(self._delta))
+        low, high = result.lower, result.upper
+        ends = (low[rival] - high[last], high[rival] - low[last]) if found is None else found[rival].tolist()
+        if ends[0] <= 0.0 <= ends[1]:
+            means = float(result.mean[last]), float(result.mean[rival])
+            said = undecided(f"{used:,} rewards", (result._name(last), result._name(rival)), means, ends)
+            warnings.warn(said, RuntimeWarning, stacklevel=3)
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
