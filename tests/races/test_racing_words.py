@@ -82,7 +82,7 @@ def test_a_race_that_ctrl_c_ends_keeps_the_names_of_its_table(monkeypatch, rng):
     race = fr.FiniteRace(2, 300, rng=1)
 
     class Interrupted:
-        def run(self, source, report):
+        def run(self, source, *options):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
