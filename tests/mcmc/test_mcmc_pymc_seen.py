@@ -137,7 +137,9 @@ def test_lines_show_progress_where_standard_error_is_a_pipe(capsys):
     assert capsys.readouterr().err == ""
     shown = mcmc.sample(model, n_draws=50, n_chains=2, rng=1, progress=True)
     err = capsys.readouterr().err
-    assert err.startswith("choosing a kernel\n  0.0 s: expanding the likelihood\n") and "\nchoosing a kernel: " in err
+    begun = "choosing a kernel", "  0.0 s: setting up SurrogateMetropolis", "  0.0 s: expanding the likelihood"
+    assert tuple(err.splitlines()[:3]) == begun and " s: setting up PoissonMinibatchMetropolis\n" in err
+    assert " s: a short pilot of it\nchoosing a kernel: " in err
     assert "sampling 1100/1100" in err
     np.testing.assert_array_equal(plain.draws, shown.draws)
     mcmc.SurrogateMetropolis(model)

@@ -3,12 +3,14 @@
 import json
 import pickle
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from chains import KERNELS, logistic, raced
 from fastrace import mcmc
+from fastrace.mcmc import sampling
 from fastrace.sources import CallableSource
 
 
@@ -55,6 +57,29 @@ def test_chains_of_one_thread_take_turns_so_that_each_has_draws_when_sampling_is
     with pytest.raises(KeyboardInterrupt) as caught:
         mcmc.sample(raced(300), n_draws=10**8, n_chains=3, n_tune=0, rng=5, threads=1, callback=callback)
     assert calls == [0, 1, 2] * 3 and caught.value.trace.n_draws >= 3 * 32
+
+
+def test_a_trace_says_what_set_up_took_apart_from_sampling(monkeypatch):
+    model = mcmc.GLM(*logistic(400, 3, 7), prior_sd=10.0)
+    kernel = mcmc.SurrogateMetropolis(model)
+    assert kernel.set_up_seconds > 0.0
+    kernel.set_up_seconds = 5.0
+    trace = mcmc.sample(kernel, n_draws=20, n_chains=2, rng=1)
+    assert trace.set_up_seconds == 5.0 and "5.00 s of set-up and 0." in str(trace) and " s of sampling" in str(trace)
+    assert trace.to_dict()["set_up_seconds"] == 5.0 and trace.to_dict()["seconds"] == trace.seconds
+    assert trace._about()["set_up_time"] == 5.0 and trace._about()["sampling_time"] == trace.seconds
+    longer = mcmc.sample(kernel, trace, n_draws=20)
+    assert longer.set_up_seconds == 0.0 and "set-up" not in str(longer)  # it stands in the first
+    unknown = mcmc.sample(mcmc.Metropolis(model), n_draws=20, n_chains=2, rng=1)
+    assert np.isnan(unknown.set_up_seconds) and "set-up" not in str(unknown) and " s of sampling" in str(unknown)
+    assert unknown.to_dict()["set_up_seconds"] is None and "set_up_time" not in unknown._about()
+    monkeypatch.setattr(sampling, "kernel_for", lambda model: (time.sleep(0.3), (kernel, "so"))[1])
+    for init in (None, trace):
+        made = mcmc.sample(model, init, n_draws=20, rng=None if init else 1, n_chains=2)
+        assert 0.3 <= made.set_up_seconds < 5.0
+    with pytest.raises(ZeroDivisionError) as caught:
+        mcmc.sample(model, n_draws=20, n_chains=2, rng=1, callback=lambda chain, steps: 1 // 0)
+    assert caught.value.trace.set_up_seconds >= 0.3
 
 
 def test_a_trace_goes_on_as_if_it_had_never_stopped():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import queue
 import threading
@@ -169,10 +170,12 @@ def sample(
     """
     if isinstance(kernel, MixtureOf):
         kernel = SurrogateGibbs(kernel)
-    why = ""
+    why, set_up = "", 0.0 if isinstance(init, Trace) else float(getattr(kernel, "set_up_seconds", math.nan))
     if isinstance(kernel, Model):
+        began = time.perf_counter()
         with phase("choosing a kernel", progress):
             kernel, why = kernel_for(kernel)
+        set_up = time.perf_counter() - began
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a model such as GLM(X, y), or a kernel such "
                         f"as RacingMetropolis(model), is needed")
@@ -198,7 +201,7 @@ def sample(
                  f"n_draws is {n_draws} and n_chains {n_chains}: the draws")
     saved, runs = _begun(kernel, init, n_draws, n_chains, generator, n_tune, checkpoint)
     one_start = _one_start(kernel, init, len(runs))
-    work = _Work(kernel, runs, callback, saved, checkpoint_every)
+    work = _Work(kernel, runs, callback, saved, checkpoint_every, set_up)
     if saved is not None:
         work.save()  # if it cannot be written, then before the first step
     try:
@@ -389,13 +392,15 @@ class _Work:
     """Chains at work; saved and stopped together."""
 
     def __init__(
-        self, kernel: Kernel, runs: list[ChainRun], callback: Callback | None, saved: Checkpoint | None, every: float
+        self, kernel: Kernel, runs: list[ChainRun], callback: Callback | None, saved: Checkpoint | None, every: float,
+        set_up: float,
     ) -> None:
         self.kernel = kernel
         self.runs = runs
         self.callback = callback
         self.saved = saved
         self.every = every
+        self.set_up = set_up
         self.lock = threading.Lock()  # held while a chain's state and draws change hands
         self.stop = threading.Event()
         self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -502,6 +507,7 @@ class _Work:
                 parts=tuple(getattr(self.kernel, "parts", ())),
                 shown_last=tuple(getattr(self.kernel, "shown_last", ())),
                 variables=_variables(self.kernel, names, empty.draws.shape[1:]),
+                set_up_seconds=self.set_up,
             )
 
     def _maybe_save(self, last: float) -> float:

@@ -79,7 +79,7 @@ class Trace(Result):
         Where each chain stands: give the trace to `sample` as `init` and it goes on, draw for draw as if it had never
         stopped.
     seconds : float
-        Wall time of sampling, without tuning.
+        Wall time of sampling, without tuning and set-up.
     variable : str
         Name of what is drawn.
     names : tuple of str
@@ -95,6 +95,10 @@ class Trace(Result):
         Coordinates that are printed after all others, such as the effects of groups.
     variables : tuple of Variable
         The variables that `to_arviz` makes of the coordinates, of models that name them; else empty.
+    set_up_seconds : float
+        Wall time before the first step. Where `sample` made the kernel, it is that of choosing it: modes, expansions
+        and pilots. Of a `SurrogateMetropolis` that came, it is that of making it; of other kernels it is not known, and
+        nan. It is 0 where a kernel that came goes on from a trace, so that times of both add up.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -108,6 +112,7 @@ class Trace(Result):
     parts: tuple[Part, ...] = field(default=(), repr=False)
     shown_last: tuple[int, ...] = field(default=(), repr=False)
     variables: tuple[Variable, ...] = field(default=(), repr=False)
+    set_up_seconds: float = math.nan
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -216,10 +221,12 @@ class Trace(Result):
         Returns
         -------
         dict
-            The groups of `to_arrays` as nested lists, and "kernel", "seconds", "names" and "warnings". Where the chains
-            stand is left out: pickle the trace to go on with it. JSON has no nan and no infinity: both are None.
+            The groups of `to_arrays` as nested lists, and "kernel", "seconds", "set_up_seconds", "names" and
+            "warnings". Where the chains stand is left out: pickle the trace to go on with it. JSON has no nan and no
+            infinity: both are None.
         """
-        about = {"kernel": self.kernel, "seconds": self.seconds, "names": self.names, "warnings": self.warnings}
+        about = {"kernel": self.kernel, "seconds": self.seconds, "set_up_seconds": self.set_up_seconds,
+                 "names": self.names, "warnings": self.warnings}
         return dict(plain({**self.to_arrays(), **about}))
 
     def to_arviz(self, model: Any = None, *, log_likelihood: bool = False) -> Any:
@@ -261,6 +268,9 @@ class Trace(Result):
         also where draws hold their logarithms. Columns of a `Softmax` have an axis "class". `VariableSelection` adds
         "included", 1 for coefficients that are not 0. Draws of other models are one variable, labelled by `names`.
 
+        Attributes of the groups say what `kernel` does, and have `seconds` as "sampling_time" and `set_up_seconds`, if
+        it is known, as "set_up_time".
+
         "sample_stats" has what each step did: "accepted", and "n_rows", the rows that were read. A chain that reads few
         rows does not know its log-posterior. So `lp` is the log prior and the second-order expansion of the
         log-likelihood at the mean of the draws, in the coordinates in which chains move, up to a constant. That takes
@@ -275,13 +285,22 @@ class Trace(Result):
             lp = None if model is None else expanded_log_posterior(model, moving(model, self))
             if lp is not None:
                 groups["sample_stats"]["lp"] = lp
-            return arviz_tree(groups, self.kernel, self.variable, self.names, self.variables or self.parts)
+            return arviz_tree(groups, self._about(), self.variable, self.names, self.variables or self.parts)
         groups["posterior"], labels = model.labelled(self)
-        return arviz_tree(groups, self.kernel, self.variable, (), labels=labels)
+        return arviz_tree(groups, self._about(), self.variable, (), labels=labels)
+
+    def _about(self) -> dict[str, Any]:
+        """Attributes for ArviZ, which has a name for the time of sampling."""
+        known = {} if math.isnan(self.set_up_seconds) else {"set_up_time": self.set_up_seconds}
+        return {**self.kernel, "sampling_time": self.seconds, **known}
 
     def _title(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
-        return f"{self.kernel.get('kernel', 'chain')}({options}): {self._size()}, {self.seconds:.2f} s"
+        return f"{self.kernel.get('kernel', 'chain')}({options}): {self._size()}, {self._time()}"
+
+    def _time(self) -> str:
+        set_up = f"{self.set_up_seconds:.2f} s of set-up and " if self.set_up_seconds > 0.0 else ""
+        return f"{set_up}{self.seconds:.2f} s of sampling"
 
     def _columns(self) -> dict[str, Any]:
         """Mean, deviation, effective size and R-hat of each coordinate."""

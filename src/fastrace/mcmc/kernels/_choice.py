@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base._progress import stage
 from fastrace._base._words import counted
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels.metropolis import Metropolis
@@ -57,6 +58,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         if make is RacingMetropolis and exact <= LITTLE:
             continue
+        stage(f"setting up {make.__name__}")
         try:
             kernel = make(model, **(known if make is RacingMetropolis else {}))
             if isinstance(kernel, PoissonMinibatchMetropolis):
@@ -76,6 +78,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         tried.append((worth, words, kernel))
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
     if model.dim >= MANY and all(worth < cheapest for worth, _, _ in tried):
+        stage("setting up Metropolis in batches")
         with contextlib.suppress(ValueError):  # no mode, or terms that are not evaluated at many points at once
             batches = Metropolis(model, proposal="independent", batch=min(2 * model.dim, MOST_POINTS),
                                  walk_share=WALKS, frames=True)
@@ -96,6 +99,7 @@ def _pilot(kernel: RowKernel, ahead: float = 0.0) -> tuple[float, float, str]:
     it is not: a step in fifty may read as much as all others.
     """
     rng, batched = np.random.default_rng(PILOT_SEED), getattr(kernel, "batch", 1) > 1
+    stage("a short pilot of it")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         state, _ = kernel.run(rng, kernel.init(None, rng), TUNING, tune=True)

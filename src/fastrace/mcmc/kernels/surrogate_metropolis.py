@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -183,6 +184,8 @@ class SurrogateMetropolis(DecidedByRows):
     """
 
     least_accepted = 0.2
+    set_up_seconds = math.nan  # of kernels saved before it was kept
+    _computed = ("set_up_seconds",)  # attributes that do not change the draws
 
     @takes_options
     def __init__(
@@ -219,8 +222,10 @@ class SurrogateMetropolis(DecidedByRows):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model with derivatives is needed")
         self.model = model._surrogate_form()
         race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
+        began = time.perf_counter()
         with phase("setting up SurrogateMetropolis", progress):
             self._set_up(inner, psi_hat, race)
+        self.set_up_seconds = time.perf_counter() - began
 
     @one_blas_thread()
     def _set_up(self, inner: str, psi_hat: ArrayLike | Compressed | None, race: tuple[Any, ...]) -> None:
