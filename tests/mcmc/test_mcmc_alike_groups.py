@@ -134,3 +134,48 @@ def test_what_was_doubtful_is_said_again_where_chains_do_not_mix():
         model = mcmc.GLM(np.ones((2000, 1)), y, "gaussian", groups={"a": codes, "b": codes})
         trace = mcmc.sample(model, n_draws=200, n_chains=2, n_tune=100, rng=1)
     assert "R-hat" in trace.warnings[0] and trace.warnings[-1] == model._remedy != ""
+
+
+# What else is said of grouping factors, and where.
+
+
+@pytest.mark.parametrize(("family", "y", "said"), [
+    ("logistic", np.ones(N), "y is 1 in every row"), ("logistic", np.zeros(N), "y is 0 in every row"),
+    ("poisson", np.zeros(N), "y is 0 in every row"), ("binomial", np.full(N, 3.0), "y is the number of trials"),
+    ("poisson", np.ones(N), None), ("logistic", (RNG.random(N) < 0.5) * 1.0, None),
+])
+def test_outcomes_that_are_all_alike_are_spoken_of(family, y, said):
+    more = {"trials": np.full(N, 3.0)} if family == "binomial" else {}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        mcmc.GLM(X, y, family, groups={"g": G}, **more)
+    assert [said in str(one.message) for one in seen] == [True] * (said is not None)
+    assert all(one.filename == __file__ for one in seen)
+
+
+def test_rows_that_count_nothing_do_not_make_outcomes_differ():
+    y = np.ones(N)
+    y[0] = 0.0
+    with pytest.warns(UserWarning, match="y is 1 in every row"):
+        mcmc.GLM(X, y, groups={"g": G}, weights=np.arange(N) > 0)
+
+
+def test_a_factor_of_one_group_is_spoken_of():
+    with pytest.warns(UserWarning, match="groups 'g' have one group alone"):
+        mcmc.GLM(X, Y, "gaussian", groups={"g": np.zeros(N, int)})
+    with pytest.warns(UserWarning, match="groups 'g' have one group alone") as seen:
+        mcmc.Softmax(X, np.arange(N) % 3, groups={"g": np.zeros(N, int)})
+    assert seen[0].filename == __file__
+
+
+def test_a_formula_says_what_is_doubtful_at_the_users_line_and_refuses_effects_twice():
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("formulae")
+    frame = pd.DataFrame({"y": Y, "x": X[:, 1], "g": list("abcdef" * 10), "one": ["a"] * N})
+    with pytest.warns(UserWarning, match="one group alone") as seen:
+        mcmc.GLM.from_formula("y ~ x + (1 | one)", frame, family="gaussian")
+    assert seen[0].filename == __file__
+    for formula in ("y ~ x + (1 | g) + (1|g)", "y ~ x + (x|g) + (1 | one) + ( x | g )"):
+        with pytest.raises(ValueError, match=r"\| g\) twice"):
+            mcmc.GLM.from_formula(formula, frame, family="gaussian")
+    mcmc.GLM.from_formula("y ~ x + (1 | g) + (0 + x | g)", frame, family="gaussian")

@@ -8,6 +8,7 @@ import math
 import numbers
 import os
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -121,6 +122,14 @@ def floats(value: ArrayLike, name: str) -> NDArray[np.float64]:
         return np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} is {shown(value)}; real numbers in an array are needed") from None
+
+
+def users_level() -> int:
+    """`stacklevel` of a warning by the caller that names the user's line, however many of our functions lie between."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastrace":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def room(n_bytes: float, what: str) -> None:

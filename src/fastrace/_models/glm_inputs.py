@@ -84,7 +84,7 @@ def check_offset(offset: NDArray[np.float64], family: str, kind: str, y: NDArray
         if far > FAR_OFFSET:
             warnings.warn(f"the mean of offset is {offset.mean():.4g}, {far:.3g} standard deviations of y away from 0. "
                           f"A weakly informative prior of an intercept lies about the mean of y and does not know of "
-                          f"the offset: subtract its mean from it and from y", stacklevel=4)
+                          f"the offset: subtract its mean from it and from y", stacklevel=_checks.users_level())
         return
     if abs(offset[row]) > MOST_OFFSET:
         raise ValueError(

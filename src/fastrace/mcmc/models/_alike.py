@@ -24,7 +24,15 @@ def doubts(source: GLMSource, effects: Sequence[Effects]) -> tuple[str, ...]:
     """
     factors = list(zip(source.factors, effects, strict=True))
     out = []
+    if factors and (always := _always(source)):
+        out.append(f"y is {always} in every row: no row tells groups apart, and the prior alone keeps the intercept "
+                   f"and the effects finite. Look at the outcome; if it is right, leave groups out, and say by the "
+                   f"prior of the intercept how large or small it can be")
     for k, (factor, own) in enumerate(factors):
+        if factor.n_groups == 1:
+            out.append(f"groups {factor.name!r} have one group alone: its effects are the same in all rows, as those "
+                       f"of columns are, and no row says how far effects of groups spread, so that the prior decides. "
+                       f"Leave {factor.name!r} out")
         constant = _constant(factor, own)[factor.intercept :]
         if factor.intercept and constant:
             out.append(f"groups {factor.name!r} have an intercept each, and a slope of {constant[0]!r}, which is "
@@ -38,6 +46,21 @@ def doubts(source: GLMSource, effects: Sequence[Effects]) -> tuple[str, ...]:
                        f"an effect of its own, so that the prior decides how far such effects spread, and chains are "
                        f"slow. Leave {factor.name!r} out")
     return tuple(out)
+
+
+def _always(source: GLMSource) -> str:
+    """What all outcomes are where a predictor without end would fit them best; empty otherwise."""
+    if source.outcomes not in ("binary", "count", "share"):
+        return ""
+    counts = slice(None) if source.term_weights is None else source.term_weights > 0.0
+    y = np.asarray(source.y)[counts]
+    if not y.any():
+        return "0"
+    if source.outcomes == "binary" and y.all():
+        return "1"
+    if source.outcomes == "share" and (y == (1.0 if source.trials is None else source.trials[counts])).all():
+        return "the number of trials"
+    return ""
 
 
 def _constant(factor: Factor, own: Effects) -> list[str]:

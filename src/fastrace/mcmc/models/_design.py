@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,7 @@ def _described(formula: str) -> Any:
     except ScanError as error:
         raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
     _refuse_bare_bars(formula, kinds)
+    _refuse_repeats(formula)
     try:
         described = model_description(formula)
     except (ParseError, ResolverError, TypeError, ValueError, AttributeError) as error:
@@ -145,6 +147,15 @@ def _refuse_bare_bars(formula: str, kinds: list[str]) -> None:
         if kind == "PIPE" and depth == 0:
             raise ValueError(f"{formula!r} has a | outside parentheses: write (1 | g) or (x | g) for effects of "
                              f"groups, and leave | out otherwise")
+
+
+def _refuse_repeats(formula: str) -> None:
+    """Effects of groups that are written twice, of which formulae keeps one."""
+    written = [part.replace(" ", "") for part in re.findall(r"\(([^()|]*\|[^()|]*)\)", formula)]
+    twice = [part for k, part in enumerate(written) if part in written[:k]]
+    if twice:
+        raise ValueError(f"{formula!r} holds ({twice[0].replace('|', ' | ')}) twice: rows show the sum of such effects "
+                         f"alone. Leave one of them out")
 
 
 def _components(described: Any) -> Iterator[Any]:

@@ -189,7 +189,7 @@ class GLM(GLMRows):
         if layout is not None and self.n_hyper:
             self._doubts = doubts(self._glm, layout.factors)
             for words in self._doubts:
-                warnings.warn(words, stacklevel=2)
+                warnings.warn(words, stacklevel=_checks.users_level())
 
     @classmethod
     def from_formula(

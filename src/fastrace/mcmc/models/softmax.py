@@ -154,7 +154,7 @@ class Softmax(_CompiledModel):
         if factors:
             self._require_intercepts(factors)
             for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
-                warnings.warn(words, stacklevel=2)
+                warnings.warn(words, stacklevel=_checks.users_level())
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
@@ -182,7 +182,7 @@ class Softmax(_CompiledModel):
                              f"parameters")
         if counted_classes and self._empty():
             warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
-                          f"prior alone then says what their parameters are", stacklevel=2)
+                          f"prior alone then says what their parameters are", stacklevel=_checks.users_level())
 
     def _require_intercepts(self, factors: Sequence[Factor]) -> None:
         for factor in factors:
