@@ -240,6 +240,7 @@ def test_what_ends_is_not_doubted(recwarn):
     assert fr.select_best(source, 3, max_pulls=1_200_000).stopped_by == "max_pulls"
     assert fr.select_best(source, 3, epsilon=0.05).stopped_by == "epsilon"
     assert fr.select_best(source, 3, 2).stopped_by == "bound"
+    assert fr.SAR(3, 1, 1_200_000).run(source).stopped_by == "budget"
     table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
     assert np.ravel(fr.select_best(table, 2).best).tolist() == [0]            # equal means, known exactly
     assert not [w for w in recwarn if "never ends" in str(w.message)]

@@ -317,6 +317,7 @@ class SAR(LUCB):
     (array([1, 3]), True)
     """
 
+    _endless = False            # its budget ends it
     _compiled = _lucb.SarSelector
 
     def __init__(

@@ -270,6 +270,7 @@ class LUCB(Selection):
     _compiled: ClassVar[type[_lucb.LucbSelector]] = _lucb.LucbSelector
     _core: _lucb.LucbSelector
     _bound: str
+    _endless = True
     _pairs: bool = False
     _free: bool = False         # rewards have no support
     _first_look: int | None = None      # of the asymptotic kind

@@ -88,6 +88,7 @@ class Selection(PullsInFlight):
     _core: Selector
     _cost: NDArray[np.float64] | None = None        # of a pull of each arm
     _paired: bool = False       # rewards come in rounds of common draws
+    _endless: ClassVar[bool] = False    # no plan ends the rule: it need not stop where means are equal and epsilon is 0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -313,8 +314,8 @@ class Selection(PullsInFlight):
         Warns
         -----
         RuntimeWarning
-            If epsilon is 0, there is no `max_pulls`, and a million pulls (1000 per arm, if that is more) have not told
-            the arms at the cut apart; again after ten times as many, and so on.
+            If a `LUCB` has epsilon 0 and no `max_pulls`, and a million pulls (1000 per arm, if that is more) have not
+            told the arms at the cut apart; again after ten times as many, and so on.
 
         Notes
         -----
@@ -337,7 +338,8 @@ class Selection(PullsInFlight):
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
-        doubt = max(DOUBTFUL, 1000 * self._n_arms) if self._epsilon == 0.0 and max_pulls is None else limit
+        endless = self._endless and self._epsilon == 0.0 and max_pulls is None
+        doubt = max(DOUBTFUL, 1000 * self._n_arms) if endless else limit
         with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
             made = -1
             while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
