@@ -192,3 +192,19 @@ def _point_of_bambi(theirs, ours, theta):
         used |= set(keys)
     assert used == set(named)
     return out
+
+
+def test_correlations_of_effects_that_have_none_are_refused():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.standard_normal(200), "g": rng.integers(6, size=200), "y": rng.standard_normal(200)})
+    for given in ({"g": {"correlation": mcmc.LKJ(2.0)}}, {"correlation": mcmc.LKJ(2.0)}):
+        with pytest.raises(ValueError, match=r"'g' has a 'correlation'; its effects \('1', 'x'\) have none.*slopes="):
+            mcmc.GLM.from_formula("y ~ x + (1 + x | g)", frame, family="gaussian", group_prior=given)
+    X = frame[["x"]]
+    factors = {"g": mcmc.Groups(frame["g"], slopes=["x"]), "h": frame["g"] // 2}
+    own = {"correlation": mcmc.LKJ(2.0)}
+    of_both = mcmc.GLM(X, frame["y"], "gaussian", groups=factors, group_prior=own)      # g has correlations
+    assert "6 groups of 'g' (2 correlated effects each), 3 groups of 'h', " in repr(of_both)
+    assert "(2 independent effects each)" in repr(mcmc.GLM.from_formula("y ~ x + (1 + x | g)", frame, family="gaussian"))
+    with pytest.raises(ValueError, match="of 'h' has a 'correlation'"):
+        mcmc.GLM(X, frame["y"], "gaussian", groups=factors, group_prior={"h": own})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -27,17 +28,23 @@ class Sums(NamedTuple):
     largest: float      # number that a row's term or residual is computed from, in absolute value
 
 
+def predictors(source: Any, at: Array) -> Iterator[tuple[slice, Array, Array]]:
+    """Some rows, their explanatory variables, and their predictors of all classes, the first's 0."""
+    table = at.reshape(source.n_classes - 1, -1)
+    for part, x in chunks(source.rows.X):
+        eta = np.zeros((len(x), source.n_classes))
+        eta[:, 1:] = x @ table.T
+        if source.offset is not None:
+            eta[:, 1:] += source.offset[part]
+        yield part, x, eta
+
+
 def softmax_sums(source: Any, at: Array) -> Sums:
     """Of the terms of a `SoftmaxSource` at one vector of parameters, in one pass."""
     p, free = source.rows.X.shape[1], source.n_classes - 1
     value, largest, gradient, hessian = 0.0, 0.0, np.zeros((free, p)), np.zeros((free, p, free, p))
-    table = at.reshape(free, p)
-    offset, times = source.offset, source.rows.weights
-    for part, x in chunks(source.rows.X):
-        eta = np.zeros((len(x), free + 1))
-        eta[:, 1:] = x @ table.T
-        if offset is not None:
-            eta[:, 1:] += offset[part]
+    times = source.rows.weights
+    for part, x, eta in predictors(source, at):
         count = None if times is None else times[part]
         size = np.abs(eta).max(axis=1)
         eta -= eta.max(axis=1, keepdims=True)

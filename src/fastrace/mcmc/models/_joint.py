@@ -48,6 +48,11 @@ class Effects:
     spreads: tuple[float, ...]
     correlated: bool
 
+    @property
+    def related(self) -> bool:
+        """Whether there are correlations."""
+        return self.correlated and len(self.terms) > 1
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -276,7 +281,8 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
 
 def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Scale], LKJ]:
     """Priors of the standard deviations and correlations of one factor's effects."""
-    if isinstance(given, Mapping) and effects.name in given:
+    named = isinstance(given, Mapping) and effects.name in given
+    if named:
         given = given[effects.name]
     elif isinstance(given, Mapping) and not set(given) <= {"sd", "correlation"}:
         given = None                                    # names of other factors
@@ -290,6 +296,11 @@ def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Sca
     if not isinstance(correlation, LKJ):
         raise TypeError(f"the prior of the correlations of {effects.name!r} is {_checks.shown(correlation)}; LKJ is "
                         f"needed")
+    if "correlation" in given and not effects.related and (named or not any(e.related for e in layout.factors)):
+        raise ValueError(f"group_prior of {effects.name!r} has a 'correlation'; its effects "
+                         f"({', '.join(map(repr, effects.terms))}) have none. Leave it out, or, with a slope that "
+                         f"varies, have them correlated by groups=mcmc.Groups(codes, slopes=[...]): those of a formula "
+                         f"and of Groups(correlated=False) are independent")
     known = {term for other in layout.factors for term in other.terms}
     if isinstance(sd, Mapping) and not set(sd) <= known:
         raise ValueError(f"group_prior of {effects.name!r} names {', '.join(map(repr, sorted(set(sd) - known)))}; the "
@@ -331,11 +342,10 @@ def joint_prior(
     for effects in layout.factors:
         sds, correlation = _group_prior(layout, effects, group_prior)
         hyper += [f"sd({term}|{effects.name})" for term in effects.terms]
-        related = effects.correlated and len(effects.terms) > 1
-        if related:
+        if effects.related:
             hyper += [f"correlation({b},{a}|{effects.name})" for i, a in enumerate(effects.terms)
                       for b in effects.terms[:i]]
-        factors.append((effects.n_groups, [sd.triple() for sd in sds], correlation.eta if related else None))
+        factors.append((effects.n_groups, [sd.triple() for sd in sds], correlation.eta if effects.related else None))
     if scale_prior is not None and layout.aux is None:
         raise ValueError("scale_prior was given, and the model learns no scale: leave it out")
     if layout.aux is not None and scale_prior is None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
-from fastrace._models.grouping import as_groups
+from fastrace._models.grouping import Factor, as_groups
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._alike import doubts
@@ -338,7 +338,7 @@ class GLM(GLMRows):
             )
 
     def __repr__(self) -> str:
-        groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}" for f in self.factors)
+        groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}{_several(f)}" for f in self.factors)
         return (f"GLM({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}{groups}, "
                 f"family={self._glm.family!r})")
 
@@ -355,3 +355,9 @@ class GLM(GLMRows):
         return tuple(j for factor in self.factors for j in range(factor.start, factor.stop))
 
     _positive = True
+
+
+def _several(factor: Factor) -> str:
+    """Words on the effects of each group, where there are several."""
+    kind = "correlated" if factor.correlated else "independent"
+    return f" ({factor.width} {kind} effects each)" if factor.width > 1 else ""

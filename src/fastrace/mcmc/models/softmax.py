@@ -19,7 +19,8 @@ from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace._models.grouping import Factor, as_groups
 from fastrace._models.rows import chunks
-from fastrace._models.softmax_sums import THIRD, lengths_apart, softmax_sums, spreads
+from fastrace._models.softmax_sums import THIRD, lengths_apart, predictors, softmax_sums, spreads
+from fastrace.control_variates import residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._chain import parameters_of
@@ -281,10 +282,15 @@ class Softmax(_CompiledModel):
         spread = spreads(self._data.rows.X, factor, self.n_classes)
         return self._times_weights(THIRD * spread**3), math.inf, self._rounding(hat)
 
-    def _times_weights(self, values: Array) -> Array:
-        """A number for each row, times how often it was seen."""
+    def _rounding(self, hat: Array) -> float:
+        largest = max(float(self._times_weights(np.abs(eta).max(axis=1), part).max())
+                      for part, _, eta in predictors(self._data, hat))
+        return max(super()._rounding(hat), residual_rounding(largest))
+
+    def _times_weights(self, values: Array, part: slice = slice(None)) -> Array:
+        """A number for each row, or each of some, times how often it was seen."""
         times = self._data.rows.weights
-        return values if times is None else values * times
+        return values if times is None else values * times[part]
 
     def _moved(self, direction: Array) -> float:
         return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
