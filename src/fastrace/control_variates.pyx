@@ -649,5 +649,5 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     ((20,), True)
     """
     surrogate = TaylorSurrogate(glm, theta_hat)
-    farthest = farthest_rows(surrogate.distances(), outliers, "outliers")
+    farthest = farthest_rows(np.empty(0) if outliers == 0.0 else surrogate.distances(), outliers, "outliers")
     return ControlVariate(glm, surrogate, always_read=farthest, support=support)

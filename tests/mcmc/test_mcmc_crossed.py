@@ -341,3 +341,31 @@ def test_groups_without_a_row_are_in_no_other_group():
     assert pieces.kept == (1,) and len(pieces.sums) == 10
     _, steps = kernel.run(rng, kernel.init(None, rng), 300)
     assert steps.accepted.mean() > 0.5 and steps.rows.mean() < 100
+
+
+def test_which_factors_rows_see_hangs_on_groups_with_rows_alone():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(SEED)
+    fine = rng.integers(12, size=600)
+    coarse = pd.Categorical(fine // 4, categories=range(40))
+    X, y = np.column_stack([np.ones(600), rng.standard_normal(600)]), rng.poisson(1.0, 600)
+    sloped, plain = mcmc.Groups(fine, slopes=[1]), mcmc.Groups(fine)
+    for groups, kept in (({"a": coarse, "b": fine}, 1), ({"p": plain, "q": sloped}, 1), ({"q": sloped, "p": plain}, 0)):
+        model = mcmc.GLM(X, y, "poisson", groups=groups)
+        assert pieces_of(mcmc.compress(model).factor(), model.factors).kept == (kept,)
+
+
+def test_bounds_do_not_hang_on_the_unit_and_the_origin_of_a_slope():
+    """Years: intercepts and slopes of a group are then all but collinear."""
+    read = []
+    for origin, unit in ((0.0, 1.0), (2000.0, 10.0)):
+        rng = np.random.default_rng(SEED)
+        x, a, n = rng.standard_normal(20_000), rng.integers(8, size=20_000), 20_000
+        ab = 4 * a + rng.integers(4, size=n)
+        eta = 0.5 * x - 0.3 + (0.4 * rng.standard_normal(8))[a] + (0.3 * rng.standard_normal(32))[ab]
+        groups = {name: mcmc.Groups(codes, slopes=[1]) for name, codes in (("a", a), ("ab", ab))}
+        model = mcmc.GLM(np.column_stack([np.ones(n), origin + unit * x]), rng.random(n) < 1 / (1 + np.exp(-eta)),
+                         groups=groups)
+        kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+        read.append(mcmc.sample(kernel, n_draws=300, n_chains=1, rng=1).rows.mean())
+    assert max(read) < 1500     # 539 and 2; 7,291 for years where the trace of a covariance said what is small

@@ -205,6 +205,7 @@ def test_correlations_of_effects_that_have_none_are_refused():
     own = {"correlation": mcmc.LKJ(2.0)}
     of_both = mcmc.GLM(X, frame["y"], "gaussian", groups=factors, group_prior=own)      # g has correlations
     assert "6 groups of 'g' (2 correlated effects each), 3 groups of 'h', " in repr(of_both)
-    assert "(2 independent effects each)" in repr(mcmc.GLM.from_formula("y ~ x + (1 + x | g)", frame, family="gaussian"))
+    of_formula = mcmc.GLM.from_formula("y ~ x + (1 + x | g)", frame, family="gaussian")
+    assert "(2 independent effects each)" in repr(of_formula)
     with pytest.raises(ValueError, match="of 'h' has a 'correlation'"):
         mcmc.GLM(X, frame["y"], "gaussian", groups=factors, group_prior={"h": own})

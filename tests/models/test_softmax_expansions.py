@@ -266,3 +266,9 @@ def test_pickles(rng):
     again.source.theta = np.zeros((3, 9))       # the copied surrogate follows the copied model
     assert (again.source.totals() != source.totals()).all()
     np.testing.assert_allclose(again.totals(), again.source.totals(), rtol=1e-12)
+
+
+def test_shares_that_round_to_one_leave_a_metric():
+    hat = [37.0, 0.0]
+    source = SoftmaxSource(np.ones((1000, 1)), np.r_[0, 2, np.ones(998, dtype=int)], [hat])
+    assert np.isfinite(taylor_glm(source, hat).residual_support()).all()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import inspect
+import pickle
 import signal
 import subprocess
 import sys
@@ -496,3 +497,21 @@ def test_arguments_are_checked_before_anything_is_asked(change, said):
         with pytest.raises(TypeError, match="evaluate is"):
             go(wrong, **MORE)
     assert not grader.asked
+
+@pytest.mark.parametrize("growth", [1.0001, 2.0])
+def test_rows_that_a_failed_run_took_are_not_handed_out_again(growth):
+    """Once rows were in flight; looks of one length would be taken for others in silence."""
+    race = fr.FiniteRace(4, 3000, rng=1, support=(0, 1), growth=growth, first_look=20)
+    arms, rows = race.ask(pending=True)
+    race.tell(VALUES[np.ix_(rows, arms)], arms, rows)
+    bad = VALUES.copy()
+    plain = fr.FiniteRace(4, 3000, rng=1, support=(0, 1), growth=growth, first_look=20)
+    for _ in range(3):
+        arms, rows = plain.ask()
+        plain.tell(VALUES[np.ix_(rows, arms)])
+    bad[plain.ask()[1], :] = np.nan
+    with pytest.raises(ValueError, match="nan"):
+        race.run(bad)
+    assert race.result().pulls[0] == plain.result().pulls[0]
+    for copied in (race, pickle.loads(pickle.dumps(race))):
+        np.testing.assert_array_equal(copied.ask(pending=True)[1], plain.ask()[1])

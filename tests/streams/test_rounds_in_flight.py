@@ -239,3 +239,24 @@ def test_a_budget_buys_whole_rounds_and_goes_on_with_a_larger_one():
         assert not set(second.asked) & set(grader.asked)
     with pytest.raises(ValueError, match="max_pulls is 3; at least 4 is needed"):
         go(Grader(VALUES), max_pulls=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_pulls": 10_000}])
+def test_rounds_that_a_failed_run_took_are_not_handed_out_again(options):
+    """Once rounds were in flight, and without an end, with which a run looks at the clock now and then."""
+    race, values, seen = fr.BettingRace(3, support=(0, 1)), np.random.default_rng(0).random((4000, 3)), []
+
+    def rewards(arms, rounds):
+        if rounds[0] >= 101:
+            raise OSError("down")
+        seen.extend(rounds.tolist())
+        return values[np.ix_(rounds, arms)]
+
+    arms, rounds = race.ask(pending=True)
+    race.tell(rewards(arms, rounds[:1])[0], arms, rounds)
+    with pytest.raises(OSError, match="down"):
+        race.run(rewards, **options)
+    assert len(seen) == len(set(seen)) == race.result().pulls[0] == 101
+    for copied in (race, pickle.loads(pickle.dumps(race))):
+        arms, rounds = copied.ask(pending=True)
+        assert rounds[0] == 101

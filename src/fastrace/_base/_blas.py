@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _scopes: dict[object, int] = {}  # the scopes that are open, each with the thread that it is in
 _limit: Any = None  # of threadpoolctl, on what was loaded when the first of them began; it knows the numbers before
 
@@ -74,12 +74,12 @@ def _close(scope: object) -> None:
 
 
 def _after_fork() -> None:
-    """In a forked process scopes of other threads have no end, and the lock may be held by one of them."""
-    global _lock
-    _lock = threading.Lock()
+    """In a forked process scopes of other threads have no end."""
+    _lock.release()
     for scope in [scope for scope, thread in _scopes.items() if thread != threading.get_ident()]:
         _close(scope)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    # The lock is held meanwhile, lest a scope is half open in the child.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)

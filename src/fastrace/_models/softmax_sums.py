@@ -63,7 +63,9 @@ def softmax_sums(source: Any, at: Array) -> Sums:
         gradient += left[:, 1:].T @ x
         for k in range(free):
             for j in range(k + 1):
-                weight = share[:, k + 1] * ((k == j) - share[:, j + 1])
+                # 1 less a share may round to 0 where the shares of other classes do not.
+                rest = np.delete(share, k + 1, axis=1).sum(axis=1) if k == j else -share[:, j + 1]
+                weight = share[:, k + 1] * rest
                 if count is not None:
                     weight *= count
                 hessian[k, :, j] -= x.T @ (weight[:, None] * x)

@@ -356,13 +356,15 @@ class FiniteRace(InFlight):
         columns = column_names(source)
         if self._flight is None or not self._flight.by_run:
             self._not_in_flight("run()")
-        with (naming(self, columns, self._race), shown(o, progress) as report,
-              receipts(rewards, self._race, o, lambda: self) as running):
+        try:
+            with (naming(self, columns, self._race), shown(o, progress) as report,
+                  receipts(rewards, self._race, o, lambda: self) as running):
+                if self._flight is not None:
+                    self._flight.finish(running.read)
+                self._race.run(running, report, not dear(rewards, o))
+        finally:
             if self._flight is not None:
-                self._flight.finish(running.read)
-            self._race.run(running, report, not dear(rewards, o))
-        if self._flight is not None:
-            self._flight.aim()
+                self._flight.aim()
         return named(self.result(), columns, rewards)
 
     def result(self) -> RaceResult:

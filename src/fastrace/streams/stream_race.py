@@ -305,18 +305,18 @@ class StreamRace(RoundsInFlight):
             used, until = -1, 0
             endless = function and limit is None and self._horizon is None and self._epsilon == 0.0
             doubt = max(DOUBTFUL, 1000 * race.n_arms) if endless else last
-            while (shown or doubt < last) and not race.done and until < last:
-                before, used = used, int(race.answer()["pulls"].sum())
-                show(used)
-                if used == before:          # the rows are at an end
-                    break
-                if used >= doubt:
-                    doubt *= 10
-                    self._doubt(used)
-                part = used + max(100, used // 10, most * race.n_arms) if shown else last
-                until = min(last, part, max(doubt, used + most * race.n_arms))
-                race.run(source, most, shuffle, until)
             try:
+                while (shown or doubt < last) and not race.done and until < last:
+                    before, used = used, int(race.answer()["pulls"].sum())
+                    show(used)
+                    if used == before:          # the rows are at an end
+                        break
+                    if used >= doubt:
+                        doubt *= 10
+                        self._doubt(used)
+                    part = used + max(100, used // 10, most * race.n_arms) if shown else last
+                    until = min(last, part, max(doubt, used + most * race.n_arms))
+                    race.run(source, most, shuffle, until)
                 race.run(source, most, shuffle, None if limit is None else last)
             finally:
                 if self._flight is not None:

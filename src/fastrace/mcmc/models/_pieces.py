@@ -19,7 +19,8 @@ __all__ = ["Pieces", "pieces_of"]
 Array = NDArray[np.float64]
 
 MARGIN = 5.0  # standard deviations beyond sqrt(width) of a piece within which the bounds on rows hold
-FLOOR = 1e-6  # least share of an effect's variance that is left when the shared parameters are known
+FLOOR = 1e-6  # least share of the variance of effects that is left when the shared parameters are known
+ROUNDING = 1e-13  # of correlations between effects of a group
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,17 +173,28 @@ def pieces_of(factor: ArrowFactor, factors: Sequence[Factor]) -> Pieces:
     own = []
     for covariance, (start, count, width) in zip(_covariances(factor, places, sums), places, strict=True):
         known = response[start : start + count * width].reshape(count, width, -1)
-        left = covariance - known @ known.transpose(0, 2, 1)
-        values, vectors = np.linalg.eigh(0.5 * (left + left.transpose(0, 2, 1)))
-        least = FLOOR * np.trace(covariance, axis1=1, axis2=2)[:, None]
-        left = (vectors * np.maximum(values, least)[:, None, :]) @ vectors.transpose(0, 2, 1)
-        own.append(np.linalg.cholesky(0.5 * (left + left.transpose(0, 2, 1))))
+        own.append(_roots_of_rest(covariance, known @ known.transpose(0, 2, 1)))
     return Pieces(kept, sums, rest, places, root, response, tuple(own))
+
+
+def _roots_of_rest(covariance: Array, explained: Array) -> Array:
+    """Lower triangular roots of covariances less what is explained of them, of which a share is left in any direction.
+
+    Shares do not depend on the units or the origin of what the effects multiply.
+    """
+    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    units = scale[:, :, None] * scale[:, None, :]
+    root = np.linalg.cholesky(covariance / units + ROUNDING * np.eye(covariance.shape[1]))
+    inverse = np.linalg.inv(root)
+    share = inverse @ ((covariance - explained) / units) @ inverse.transpose(0, 2, 1)
+    values, vectors = np.linalg.eigh(0.5 * (share + share.transpose(0, 2, 1)))
+    half = scale[:, :, None] * (root @ vectors) * np.sqrt(np.maximum(values, FLOOR))[:, None, :]
+    return np.asarray(np.linalg.qr(half.transpose(0, 2, 1), mode="r").transpose(0, 2, 1))
 
 
 def _finest(factors: Sequence[Factor]) -> tuple[tuple[int, ...], NDArray[np.intp]]:
     """`Pieces.kept` and `Pieces.sums`: factors without a finer one whose effects multiply all that theirs do."""
-    order = sorted(range(len(factors)), key=lambda i: -factors[i].n_groups)
+    order = sorted(range(len(factors)), key=lambda i: (-len(np.unique(factors[i].codes)), -factors[i].width))
     kept: list[int] = []
     sums = [np.empty((0, 2), dtype=np.intp)]
     for i in order:
