@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -249,3 +250,23 @@ def test_a_forked_process_keeps_the_scopes_of_its_own_thread_alone(held_by_this_
     inside, after = elsewhere.call(forked, held_by_this_thread)
     assert set(inside) == ({1} if held_by_this_thread else {2})
     assert set(after) == {2}
+
+
+def test_long_chains_without_threadpoolctl_say_what_may_be_slow(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(300), rng.standard_normal(300)])
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(X, rng.integers(2, size=300), groups=rng.integers(8, size=300)))
+    for name in _blas._NUMBERS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(_blas, "SLOW", 0.0)
+    there = {True: object(), False: None}
+    for found in (True, False):
+        monkeypatch.setattr(_blas.importlib.util, "find_spec", lambda name, found=found: there[found])
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            trace = mcmc.sample(kernel, n_draws=300, n_chains=2, rng=1)
+        said = [str(w.message) for w in told if "BLAS could use threads" in str(w.message)]
+        assert len(said) == (not found) and not any("BLAS" in words for words in trace.warnings)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    assert _blas.words_on_threads(60.0) == ""

@@ -236,3 +236,14 @@ def test_a_state_saved_before_a_field_was_there_is_taken_up():
     for other in ({**plain, "another": 1}, {key: value for key, value in plain.items() if key != "size"}):
         with pytest.raises(ValueError, match="other fields"):
             _checkpoints._whole(other)
+
+
+def test_how_long_a_kernel_took_to_make_is_no_part_of_its_run(tmp_path):
+    rng = np.random.default_rng(1)
+    model = mcmc.GLM(np.ones((300, 1)), rng.random(300) < 0.5, groups=rng.integers(6, size=300))
+    whole = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=40, n_chains=2, n_tune=20, rng=1)
+    for n_draws in (25, 40):            # each with a kernel of its own, as in another process
+        path = tmp_path / "run.npz"
+        again = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=n_draws, n_chains=2, n_tune=20, rng=1,
+                            checkpoint=path)
+    np.testing.assert_array_equal(again.draws, whole.draws)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,21 @@ from typing import Any
 _lock = threading.RLock()
 _scopes: dict[object, int] = {}  # the scopes that are open, each with the thread that it is in
 _limit: Any = None  # of threadpoolctl, on what was loaded when the first of them began; it knows the numbers before
+
+
+SLOW = 10.0  # seconds, from which on threads of BLAS are worth a word
+_NUMBERS = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
+
+
+def words_on_threads(seconds: float) -> str:
+    """What to do about threads of BLAS after work of so many seconds that nothing held them back in; or nothing."""
+    if seconds < SLOW or (os.cpu_count() or 1) == 1 or any(name in os.environ for name in _NUMBERS):
+        return ""
+    if importlib.util.find_spec("threadpoolctl") is not None:
+        return ""
+    return (f"this took {seconds:.0f} s, and BLAS could use threads of its own: on busy cores these wait for each "
+            f"other, and chains take many times as long. Install threadpoolctl (python -m pip install threadpoolctl), "
+            f"or set OPENBLAS_NUM_THREADS=1 before Python starts")
 
 
 @contextlib.contextmanager

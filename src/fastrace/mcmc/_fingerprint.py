@@ -172,7 +172,8 @@ def fingerprint(
     kernel: Any, init: Any, n_chains: int, rng: np.random.Generator | None, n_tune: int
 ) -> dict[str, Any]:
     """What decides the draws, by name. An entry is None where nothing was asked for."""
-    options = {k: v for k, v in getattr(kernel, "__dict__", {}).items() if k not in ("model", "variables", "outside")}
+    apart = {"model", "variables", "outside", *getattr(type(kernel), "_computed", ())}
+    options = {k: v for k, v in getattr(kernel, "__dict__", {}).items() if k not in apart}
     found = {k: v for k, v in options.items() if _simple(v) or (callable(v) and not isinstance(v, type))}
     reference = options.get("reference")
     if isinstance(kernel, RowKernel):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
-from fastrace._base._blas import one_blas_thread
+from fastrace._base._blas import one_blas_thread, words_on_threads
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
@@ -170,6 +170,7 @@ def sample(
     """
     if isinstance(kernel, MixtureOf):
         kernel = SurrogateGibbs(kernel)
+    entered = time.perf_counter()
     why, set_up = "", 0.0 if isinstance(init, Trace) else float(getattr(kernel, "set_up_seconds", math.nan))
     if isinstance(kernel, Model):
         began = time.perf_counter()
@@ -219,8 +220,10 @@ def sample(
     problems = [] if failure is None else [failure]
     problems += _problems(kernel, trace, one_start, begins)
     trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
+    made = float(getattr(kernel, "set_up_seconds", 0.0)) if not why and begins else 0.0
+    threads_of_blas = words_on_threads(time.perf_counter() - entered + made) if hasattr(kernel, "compressed") else ""
     try:
-        for words in problems:
+        for words in [*problems, *([threads_of_blas] if threads_of_blas else [])]:
             warnings.warn(words, stacklevel=3)
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]

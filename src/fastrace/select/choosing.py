@@ -32,6 +32,9 @@ RULES: dict[str, Any] = {        # by method; those of the same arguments
 }
 METHODS = (*RULES, "median-elimination", "sar")
 
+NOTE = ("fastrace: nothing paid for is lost. This exception has the rule with all pulls made so far: "
+        "error.rule.result() is the best answer by them, and error.rule.run(pull) goes on")
+
 
 def select_best(
     pull: Any,
@@ -201,6 +204,8 @@ def select_best(
     except BaseException as error:
         with contextlib.suppress(Exception):
             error.rule = rule  # type: ignore[attr-defined]
+            if rule.n_pulls:
+                error.add_note(NOTE)
         raise
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):

@@ -189,7 +189,8 @@ def _roots_of_rest(covariance: Array, explained: Array) -> Array:
     share = inverse @ ((covariance - explained) / units) @ inverse.transpose(0, 2, 1)
     values, vectors = np.linalg.eigh(0.5 * (share + share.transpose(0, 2, 1)))
     half = scale[:, :, None] * (root @ vectors) * np.sqrt(np.maximum(values, FLOOR))[:, None, :]
-    return np.asarray(np.linalg.qr(half.transpose(0, 2, 1), mode="r").transpose(0, 2, 1))
+    upper: Array = np.linalg.qr(half.transpose(0, 2, 1), mode="r")  # type: ignore[assignment]
+    return upper.transpose(0, 2, 1)
 
 
 def _finest(factors: Sequence[Factor]) -> tuple[tuple[int, ...], NDArray[np.intp]]:
