@@ -140,8 +140,8 @@ def test_names_of_effects():
                            "1|ward[a:1]", "1|ward[a:2]", "1|ward[b:1]", "1|ward[b:2]")
     assert model.n_seen == model.dim == 10
     assert [(f.start, f.stop, f.width, f.n_groups) for f in model.factors] == [(2, 6, 2, 2), (6, 10, 1, 4)]
-    assert repr(model).startswith("GLM(6 rows, 2 columns, 2 groups of 'clinic' (2 correlated effects each), 4 groups of "
-                                  "'ward'")
+    assert repr(model).startswith("GLM(6 rows, 2 columns, 2 groups of 'clinic' (2 correlated effects each), 4 groups "
+                                  "of 'ward'")
     shuffled = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, shuffle=1, offset=np.arange(6.0))
     np.testing.assert_allclose(shuffled.reference().center, mcmc.GLM(
         X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, offset=np.arange(6.0)).reference().center, atol=1e-9)
