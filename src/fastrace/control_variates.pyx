@@ -649,5 +649,6 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     ((20,), True)
     """
     surrogate = TaylorSurrogate(glm, theta_hat)
-    farthest = farthest_rows(np.empty(0) if outliers == 0.0 else surrogate.distances(), outliers, "outliers")
+    none = _checks.real(outliers, "outliers") == 0.0    # of a softmax, distances cost much
+    farthest = farthest_rows(np.empty(0) if none else surrogate.distances(), outliers, "outliers")
     return ControlVariate(glm, surrogate, always_read=farthest, support=support)
