@@ -13,14 +13,13 @@ _lock = threading.RLock()
 _scopes: dict[object, int] = {}  # the scopes that are open, each with the thread that it is in
 _limit: Any = None  # of threadpoolctl, on what was loaded when the first of them began; it knows the numbers before
 
-
 SLOW = 10.0  # seconds, from which on threads of BLAS are worth a word
 _NUMBERS = "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 def words_on_threads(seconds: float) -> str:
     """What to do about threads of BLAS after work of so many seconds that nothing held them back in; or nothing."""
-    if seconds < SLOW or (os.cpu_count() or 1) == 1 or any(name in os.environ for name in _NUMBERS):
+    if not seconds >= SLOW or (os.cpu_count() or 1) == 1 or any(name in os.environ for name in _NUMBERS):
         return ""
     if importlib.util.find_spec("threadpoolctl") is not None:
         return ""

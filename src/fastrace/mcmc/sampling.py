@@ -173,10 +173,9 @@ def sample(
     entered = time.perf_counter()
     why, set_up = "", 0.0 if isinstance(init, Trace) else float(getattr(kernel, "set_up_seconds", math.nan))
     if isinstance(kernel, Model):
-        began = time.perf_counter()
         with phase("choosing a kernel", progress):
             kernel, why = kernel_for(kernel)
-        set_up = time.perf_counter() - began
+        set_up = time.perf_counter() - entered
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a model such as GLM(X, y), or a kernel such "
                         f"as RacingMetropolis(model), is needed")
@@ -220,10 +219,10 @@ def sample(
     problems = [] if failure is None else [failure]
     problems += _problems(kernel, trace, one_start, begins)
     trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
-    made = float(getattr(kernel, "set_up_seconds", 0.0)) if not why and begins else 0.0
-    threads_of_blas = words_on_threads(time.perf_counter() - entered + made) if hasattr(kernel, "compressed") else ""
+    took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
+    told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
     try:
-        for words in [*problems, *([threads_of_blas] if threads_of_blas else [])]:
+        for words in filter(None, told):
             warnings.warn(words, stacklevel=3)
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]

@@ -56,8 +56,7 @@ class BettingRace(StreamRace):
         wants them all; rounds that are dropped count as `pulls` and cost. An arm is named in a warning after 100
         silent rounds at the start, and in an error after at least 1,000 silent rounds that are far more than the waits
         before them, or 5,000 at the start: `tell` then leaves the race as it was, `run` keeps the rounds that were
-        used. Rows of a table in random order are dropped by
-        `FiniteRace`.
+        used. Rows of a table in random order are dropped by `FiniteRace`.
 
     {raises}
 

@@ -195,7 +195,8 @@ def _roots_of_rest(covariance: Array, explained: Array) -> Array:
 
 def _finest(factors: Sequence[Factor]) -> tuple[tuple[int, ...], NDArray[np.intp]]:
     """`Pieces.kept` and `Pieces.sums`: factors without a finer one whose effects multiply all that theirs do."""
-    order = sorted(range(len(factors)), key=lambda i: (-len(np.unique(factors[i].codes)), -factors[i].width))
+    sizes = [(np.count_nonzero(np.bincount(factor.codes)), factor.width) for factor in factors]
+    order = sorted(range(len(factors)), key=sizes.__getitem__, reverse=True)
     kept: list[int] = []
     sums = [np.empty((0, 2), dtype=np.intp)]
     for i in order:
@@ -211,10 +212,12 @@ def _finest(factors: Sequence[Factor]) -> tuple[tuple[int, ...], NDArray[np.intp
 
 def _sums(coarse: Factor, fine: Factor) -> NDArray[np.intp] | None:
     """Effects of `fine` and those of `coarse` that come to them; None if it is not nested in `coarse`."""
-    own, theirs = _multiplied(coarse), _multiplied(fine)
     group = np.full(fine.n_groups, -1, dtype=np.intp)
     group[fine.codes] = coarse.codes
-    if not (set(own) <= set(theirs) and np.array_equal(group[fine.codes], coarse.codes)):
+    if not np.array_equal(group[fine.codes], coarse.codes):
+        return None
+    own, theirs = _multiplied(coarse), _multiplied(fine)
+    if not set(own) <= set(theirs):
         return None
     seen = np.flatnonzero(group >= 0)  # groups without a row have no group around them
     pairs = [(fine.start + fine.width * seen + theirs.index(term), coarse.start + coarse.width * group[seen] + k)
