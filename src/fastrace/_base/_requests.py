@@ -62,8 +62,8 @@ class InFlight(ABC):
     def pending(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Arms and rows, pulls or rounds, a pair for each reward that ``ask(pending=True)`` has handed out.
 
-        Those that are told, or of no use any more, are left out. After a pickled race or rule has been restored, these
-        are the requests to send again.
+        It leaves out rewards that have been told, and those that are no longer of use. After you load a pickled race
+        or rule, send these requests again.
         """
         if self._flight is None:
             return np.zeros(0, np.intp), np.zeros(0, np.int64)

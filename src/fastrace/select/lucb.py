@@ -168,9 +168,9 @@ class LUCB(Selection):
 
     Without this guard, equal arms were told apart too often at delta 0.1: in 88, 55 and 27 % of runs for events of
     probability .001, .005 and .01. An arm of such events was told from a constant of the same mean in 85, 37 and 23 %.
-    With the guard, both happen in at most 1 % (200 to 300 runs each, ``bench/heavy_tails.py``). With it, two equal arms
-    whose rewards are normal, uniform, lognormal or Student's t with 5 degrees of freedom are told apart in 2 to 7 % of
-    runs. The guard has a price. Normal, uniform and Student's t arms that are .05 or .2 apart take up to 2 % more
+    With the guard, both happen in at most 1 % (200 to 300 runs each, ``bench/heavy_tails.py``). Two equal arms with
+    normal, uniform, lognormal or Student's t rewards (5 degrees of freedom) are then told apart in 2 to 7 % of runs.
+    The guard has a price. Normal, uniform and Student's t arms that are .05 or .2 apart take up to 2 % more
     pulls. Arms of rare events take 2 to 10 times as many, where 5 to 33 % of the answers were wrong without it.
 
     Which arms are pulled needs no proof: the pair on top by score bounds of the means at the

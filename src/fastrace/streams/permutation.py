@@ -80,11 +80,12 @@ class PermutationTest(_checks.OwnInit):
     ``"bonferroni"`` any false rejection has probability at most :math:`\alpha`. (3) `PermutationResult.pvalue` is a
     p-value of its hypothesis at any time: one may stop whenever one likes, for whatever reason.
 
-    **Proof.** Resamples come in exchangeable order, so given the data and :math:`K`, the first :math:`t` of :math:`N`
-    indicators, of which :math:`L` are 1, have in their order the probability
-    :math:`P_t(K) = \binom{N - t}{K - L} / \binom{N}{K}`. Let :math:`Q_t` be the probability of the same sequence under
-    a mixture of coins, :math:`B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. A gambler who bets on each
-    next indicator as the mixture says has the wealth :math:`W_t(k) = Q_t / P_t(k)` against :math:`k`. For :math:`k = K`
+    **Proof.** Resamples come in exchangeable order. Let :math:`L` of the first :math:`t` of :math:`N` indicators be 1.
+    Given the data and :math:`K`, their sequence has probability
+    :math:`P_t(K) = \binom{N - t}{K - L} / \binom{N}{K}`. Tosses of a coin whose chance of 1 is drawn from
+    Beta(1/2, 1/2) give this sequence with probability
+    :math:`Q_t = B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. A gambler who bets on each
+    next indicator as this coin says has the wealth :math:`W_t(k) = Q_t / P_t(k)` against :math:`k`. For :math:`k = K`
     it is a test martingale, so :math:`W_t(K)` ever reaches :math:`1 / \rho'` with probability at most :math:`\rho'`
     (Ville).
     :math:`P_t(k)` is proportional to :math:`\prod_{i < L} (k - i) \prod_{i < t - L} (N - k - i)`, a product of positive
