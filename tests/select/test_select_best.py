@@ -149,7 +149,7 @@ def test_a_reward_outside_is_named_in_plain_numbers_when_a_table_is_read_in_full
     assert fr.sources.first_outside(table, np.zeros(2), np.ones(2)) == (7, 0)
 
 
-def test_progress_changes_nothing(capsys):
+def test_progress_changes_nothing(capsys, recwarn):
     pytest.importorskip("rich")
     means = np.linspace(0.1, 0.9, 10)
     a = fr.select_best(BernoulliPulls(means, rng=1), 10, 3, 0.05)
@@ -157,6 +157,7 @@ def test_progress_changes_nothing(capsys):
     assert_same(a, b)
     c = fr.select_best(BernoulliPulls(means, rng=1), 10, 3, 0.05, progress=True, max_pulls=777)
     assert (c.n_read, c.stopped_by) == (777, "max_pulls")
+    assert not [w for w in recwarn if "never ends" in str(w.message)]
     assert "pulls" in capsys.readouterr().err
 
 
@@ -233,7 +234,14 @@ def test_a_rule_says_itself_that_a_tie_has_no_end(rule, options):
         rule.run(pull)
     assert len(said) == 1 and said[0].filename == __file__
     found = re.search(r"less the first lies between (-0\.\d+) and (0\.\d+)\.", str(said[0].message))
-    assert found
+    assert found and "select_best" not in str(said[0].message)
+
+
+def test_a_tied_table_is_pointed_to_select_best():
+    """Which reads it to its end."""
+    table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
+    with pytest.warns(RuntimeWarning, match="never ends.*select_best reads the whole table"):
+        ctrl_c.press(lambda: fr.LUCB(2, 1, rng=1).run(table), 1, 0.3)
 
 
 def test_what_ends_is_not_doubted(recwarn):

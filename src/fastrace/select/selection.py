@@ -347,13 +347,13 @@ class Selection(PullsInFlight):
                 part = max(made + max(100, made // 10), made + self._n_arms) if shown else limit
                 self._core.run(source, min(limit, part, max(doubt, made + self._n_arms)))
                 show(self.n_pulls)
-                if self.n_pulls >= doubt and not self.done:
+                if endless and self.n_pulls >= doubt and not self.done:
                     doubt *= 10
-                    self._doubt()
+                    self._doubt(table=not callable(pull) and not isinstance(pull, PullSource))
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 
-    def _doubt(self) -> None:
+    def _doubt(self, table: bool) -> None:
         """Say that a run may never end, if the arms at the cut may be equal."""
         result = self.result()
         last, others = int(np.ravel(result.best)[-1]), np.setdiff1d(np.arange(self._n_arms), result.best)
@@ -362,7 +362,9 @@ class Selection(PullsInFlight):
         if found is not None and found[rival, 0] <= 0.0 <= found[rival, 1]:
             means = float(result.mean[last]), float(result.mean[rival])
             said = undecided(f"{self.n_pulls:,} pulls", (result._name(last), result._name(rival)), means, found[rival])
-            warnings.warn(said, RuntimeWarning, stacklevel=4)
+            if table:
+                said += ". fastrace.select_best reads the whole table in the end, and answers exactly"
+            warnings.warn(said, RuntimeWarning, stacklevel=_checks.users_level())
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
         """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""

@@ -311,7 +311,7 @@ class StreamRace(RoundsInFlight):
                     show(used)
                     if used == before:          # the rows are at an end
                         break
-                    if used >= doubt:
+                    if endless and used >= doubt:
                         doubt *= 10
                         self._doubt(used)
                     part = used + max(100, used // 10, most * race.n_arms) if shown else last
@@ -335,7 +335,7 @@ class StreamRace(RoundsInFlight):
         if ends[0] <= 0.0 <= ends[1]:
             means = float(result.mean[last]), float(result.mean[rival])
             said = undecided(f"{used:,} rewards", (result._name(last), result._name(rival)), means, ends)
-            warnings.warn(said, RuntimeWarning, stacklevel=3)
+            warnings.warn(said, RuntimeWarning, stacklevel=_checks.users_level())
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
