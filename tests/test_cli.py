@@ -387,7 +387,7 @@ def test_module_and_version():
     ("1.5,2.5\n3.5,4.5\n", "starts with a row of numbers"),
     ("a,b\n", "no rows under its header"),
     ("a;b\n1;2\n", "commas must separate"),
-    ("a,b\n1,x\n", "columns that are not numbers: b"),
+    ("a,b\n1,2\n1,x\n", "columns that are not numbers: b (its row 1, counted from 0, holds 'x')"),
     ("a,b\n1,2,3\n4,5,6\n", "more cells in its rows than columns in its header"),
     ("a,b\n0,2,3\n1,5,6\n", "more cells in its rows than columns in its header"),
     ("a,b\n1,2,3,4\n4,5,6,7\n", "more cells in its rows than columns in its header"),

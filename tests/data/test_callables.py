@@ -273,3 +273,21 @@ DOORS = {
 def test_what_has_to_be_awaited_is_refused_and_pointed_to_race_async(door, function, said):
     with pytest.raises(TypeError, match=f"{said}.*await fastrace.race_async"):
         DOORS[door](function)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("call", "said"), [
+    (lambda: fr.estimate_mean(coroutine_function), "rewards is a coroutine function"),
+    (lambda: fr.estimate_mean(lambda: coroutine_function(0, [0])), r"rewards\(\) returned what has to be awaited"),
+    (lambda: fr.estimate_mean(lambda n: coroutine_function(0, [0]), batch=9), "9.* returned what has to be awaited"),
+    (lambda: fr.permutation_test(([1.0, 2.0], [2.0, 3.0]), coroutine_function), "statistic is a coroutine function"),
+])
+def test_where_no_race_would_help_a_plain_function_is_asked_for(call, said):
+    with pytest.raises(TypeError, match=f"{said}.*give a plain function") as raised:
+        call()
+    assert "race_async" not in str(raised.value)
+
+
+def test_a_support_given_by_position_is_pointed_to_its_name():
+    with pytest.raises(TypeError, match=r"bound is \(0, 1\).*race\(rewards, support=\(0, 1\)\)"):
+        fr.race(np.zeros((9, 2)), 0.05, (0, 1))

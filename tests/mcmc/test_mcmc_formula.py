@@ -184,8 +184,14 @@ def test_priors_of_groups_are_taken_in_every_form_and_leave_the_others_scaled(fr
         np.testing.assert_allclose(sds(given), [0.1, 0.1])
     for given in ({"sd": {"x": narrow}}, {"g": {"sd": {"x": narrow}}}):
         np.testing.assert_allclose(sds(given), [scaled[0], 0.1])
-    with pytest.raises(ValueError, match="group_prior names"):
+    with pytest.raises(ValueError, match="group_prior names 'other'; the factors are 'g'"):
         sds({"other": narrow})
+
+
+@pytest.mark.parametrize(("option", "here"), [("chains", "n_chains"), ("draws", "n_draws"), ("progress", "progress")])
+def test_options_of_chains_are_pointed_to_sample(frame, option, here):
+    with pytest.raises(TypeError, match=rf"{option}= is an option of chains.*mcmc.sample\(model, {here}=\.\.\.\)"):
+        mcmc.GLM.from_formula("y ~ x", frame, **{option: 4})
 
 
 @pytest.mark.parametrize("formula", ["y ~ x +", "y ~ (x", "y ~ x $ 2", "y ~ x ~ e"])

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import inspect
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -114,8 +115,9 @@ def test_retries_and_then_the_error_of_the_function():
     result = go(grader, retries=20, **MORE)
     agrees(result)
     assert len(grader.asked) > 1.4 * len(set(grader.asked))
-    with pytest.raises(ConnectionError, match="no answer"):
+    with pytest.raises(ConnectionError, match="no answer") as raised:
         go(Grader(fails=lambda count: count > 50), **MORE)
+    assert re.match(r"raised by evaluate\(\d+, \d+\), which is asked for one reward", raised.value.__notes__[0])
 
 
 @pytest.mark.parametrize("threads", [False, True])

@@ -118,6 +118,13 @@ def test_a_journal_says_which_lines_to_remove(tmp_path):
     assert (result.best, result.n_dropped) == (2, 0)
 
 
+def test_the_warning_before_stands_at_the_users_line():
+    for door in ("race", "FiniteRace"):
+        with pytest.warns(RuntimeWarning, match="gave no reward in the first") as said, pytest.raises(ValueError):
+            DOORS[door](Service([1]), None)
+        assert {warning.filename for warning in said} == {__file__}
+
+
 def test_rows_that_each_miss_another_arm_are_refused_too():
     values = VALUES.copy()
     values[::2, 0] = values[1::2, 1] = np.nan

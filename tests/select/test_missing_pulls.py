@@ -118,8 +118,10 @@ def test_an_arm_that_never_answers_is_named():
     def pull(arms, counts):
         return np.where(np.repeat(arms, counts) == 1, np.nan, 0.5)
 
-    with pytest.raises(ValueError, match="5000 pulls of arm 1 gave no reward") as caught:
+    with pytest.raises(ValueError, match="5000 pulls of arm 1 gave no reward") as caught, \
+            pytest.warns(RuntimeWarning, match="arm 1 gave no reward in") as said:
         fr.select_best(pull, 3, missing="drop")
+    assert {warning.filename for warning in said} == {__file__}
     rule = caught.value.rule
     for copy in (pickle.loads(pickle.dumps(rule)), rule):
         for _ in range(2):

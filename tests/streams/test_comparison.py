@@ -241,6 +241,12 @@ def test_rare_events_and_constants_are_warned_of_by_name():
     assert not fr.Comparison(2, support=(0, 1)).result().warnings
 
 
+def test_a_single_arm_is_said_to_be_compared_with_nothing():
+    result = fr.Comparison(["x"], support=(0, 1)).result()
+    assert result.warnings == ("'x' is the only arm, so nothing is compared: give two or more",)
+    assert "): no pair\n" in str(result) and result.warnings[0] in str(result)
+
+
 # The same, however it came
 
 MAKERS = {

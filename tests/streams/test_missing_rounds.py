@@ -161,6 +161,14 @@ def test_an_arm_that_falls_silent_is_named(last):
     assert race.n_rounds == last and race.result().n_dropped == needed
 
 
+def test_arms_that_are_all_silent_are_all_named_where_the_user_called():
+    race = fr.BettingRace(3, missing="drop", support=(0, 1))
+    with pytest.raises(ValueError, match=r"those of arms 0, 1, 2 in the last one"), \
+            pytest.warns(RuntimeWarning, match="nothing is known yet") as said:
+        race.run(lambda arms, rounds: np.full((len(rounds), len(arms)), math.nan))
+    assert {warning.filename for warning in said} == {__file__}
+
+
 @pytest.mark.parametrize(("whole", "needed"), [
     ([], 5_000), ([1], 10_000), ([12], 120_000), ([5, 12], 1200), ([5, 12, 60], 2000), ([1, 2, 3], 1000),
 ])

@@ -420,16 +420,19 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def at_once(value: Any, name: str) -> None:
+def at_once(value: Any, name: str, gives: str = "rewards") -> None:
     """Refuse what would have to be awaited: a function, or what a function called `name` has returned."""
     awaitable = inspect.isawaitable(value)
     if awaitable or is_async(value):
         if inspect.iscoroutine(value):
             value.close()
+        instead = "give a plain function"
+        if gives == "rewards":
+            instead = (f"await fastrace.race_async(evaluate, ...), which takes an async evaluate(arm, row) and keeps "
+                       f"many calls under way at once, or {instead}")
         raise TypeError(
             f"{name} {'returned what has to be awaited' if awaitable else 'is a coroutine function (async def)'}, and "
-            f"here its rewards are used as they come; await fastrace.race_async(evaluate, ...), which takes an async "
-            f"evaluate(arm, row) and keeps many calls under way at once, or give a plain function"
+            f"here its {gives} are used as they come; {instead}"
         )
 
 

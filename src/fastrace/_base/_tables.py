@@ -40,8 +40,12 @@ def load_table(path: Path, columns: str | None = None, gaps: str = "") -> tuple[
 
     words = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
     if words:
+        column = table.iloc[:, [str(name) for name in table.columns].index(words[0])]
+        bad = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
+        row = int(bad.argmax())
+        held = f" (its row {row}, counted from 0, holds {column.iloc[row]!r})" if bad.any() else ""
         raise ValueError(
-            f"{path} has columns that are not numbers: {some(words)}; choose the others with --columns: "
+            f"{path} has columns that are not numbers: {some(words)}{held}; choose the others with --columns: "
             f"{some([name for name in names if name not in words]) or 'there are none'}"
         )
     if columns is None:

@@ -111,6 +111,11 @@ cdef class SoftmaxSource(TermSource):
         width = (classes - 1) * rows.X.shape[1]
         _checks.room(8.0 * width, f"n_classes is {classes}: the parameters of one arm")
         parameters = np.atleast_2d(np.zeros(width) if theta is None else _checks.floats(theta, "theta"))
+        if parameters.ndim == 2 and parameters.shape[1] != width:
+            counted = "" if n_classes is not None else f", and the largest of y is {classes - 1}"
+            raise ValueError(f"theta has shape {parameters.shape}; ({len(parameters)}, {width}) is needed: for each "
+                             f"class but class 0 a coefficient of each of {rows.X.shape[1]} columns. Classes are "
+                             f"numbered from 0{counted}")
         check_theta(parameters, (max(len(parameters), 1), width))
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,
                          reward_cost=(classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))

@@ -23,6 +23,7 @@ import warnings
 
 import numpy as np
 
+from fastrace._base import _checks
 from fastrace._base._checks import DamagedError, arm_error
 from fastrace._base._words import NO_WHOLE_ROW, SILENT_ROWS, arms_in_words
 from fastrace._math import _half_widths
@@ -213,7 +214,10 @@ cdef class RaceJudge(RaceScores):
     def _warn_of_silence(self, n):
         silent = np.flatnonzero(self._new_lost == n)
         if silent.size:
-            warnings.warn(SILENT_ROWS.format(arms_in_words(silent.tolist()), n), RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                SILENT_ROWS.format(arms_in_words(silent.tolist()), n), RuntimeWarning,
+                stacklevel=_checks.users_level(),
+            )
 
     cdef Py_ssize_t _first_of_means(self, int64_t n) noexcept nogil:
         """The arm with the largest mean of the n rows that the look brings up; -1 if none is possible."""

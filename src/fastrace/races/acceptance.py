@@ -171,7 +171,7 @@ class AcceptTest(ThresholdRace):
                 raise ValueError(
                     f"bound is {bound!r} with schedule {self.schedule!r} and no support; a rigorous bound needs "
                     f"support=(low, high), an interval that holds every difference, because nothing else limits what "
-                    f"unread rows can be"
+                    f"unread rows can be. control_variates.taylor_glm derives one for rows of GLMSource, SoftmaxSource"
                 )
             if _checks.flag(student, "student") or (
                     skewness_guard is not None and _checks.flag(skewness_guard, "skewness_guard")):

@@ -356,13 +356,15 @@ class _Crew:
                 break
             except _AnswerError:
                 raise
-            except Exception:
+            except Exception as error:
                 if attempt < self.retries and self.failure is None:
                     await asyncio.sleep(FIRST_WAIT * 2.0**attempt)
                     continue
                 self.failed += 1
                 # Where all fails from the beginning, the function is at fault and not the answer.
                 if not self.flight.missing or not self.answered and self.failed >= max(len(self.workers), MANY):
+                    error.add_note(f"raised by evaluate({arm}, {row}), which is asked for one reward: that of one arm "
+                                   f"on one {self.flight.unit}, both given as an int")
                     raise
                 found, value = None, math.nan
         self._take(arm, row, value, found)

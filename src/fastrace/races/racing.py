@@ -405,14 +405,17 @@ def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _ch
     return as_source(rewards, n_arms=n_arms, n_rows=n_rows, support=None if own else support)
 
 
-def _sizes_by_name(rewards: Any, delta: Any, bound: Any) -> None:
-    """Refuse sizes of a function where `race_async` takes them by position, and `race` takes delta and bound."""
+def _by_name(rewards: Any, delta: Any, bound: Any) -> None:
+    """Refuse what `race_async` or a rule of `select` takes by position where `race` takes delta and bound."""
     if isinstance(delta, (int, np.integer)) and delta >= 1 and not isinstance(rewards, Source) and callable(rewards):
         whole = isinstance(bound, (int, np.integer))
         raise ValueError(
             f"delta is {delta}{f' and bound is {bound}' if whole else ''}, as they stand behind rewards; sizes, which "
             f"a function does not show, go by name: race(rewards, n_arms={delta}, n_rows={bound if whole else '...'})"
         )
+    if isinstance(bound, (tuple, list)):
+        raise TypeError(f"bound is {_checks.shown(bound)}, as it stands third; the interval that holds every reward "
+                        f"goes by name: race(rewards, support={_checks.shown(bound)})")
 
 
 @_checks.rebuilds(1, FiniteRace, subclasses=True)
@@ -547,7 +550,7 @@ def race(
     """
     with _checks.options_of("race"):
         if n_arms is None or n_rows is None:
-            _sizes_by_name(rewards, delta, bound)
+            _by_name(rewards, delta, bound)
         _frames.require_same_rows(rewards=rewards, proxy=proxy)
         source = source_of(rewards, n_arms, n_rows, support)
         settings = RaceSettings(

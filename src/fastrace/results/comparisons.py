@@ -112,7 +112,7 @@ class ComparisonResult(Result):
         found = ", ".join(f"{self.verdict.count(word)} {word}" for word in VERDICTS if word in self.verdict)
         arm, reward, _ = self.words
         return (f"comparison of {counted(len(self.names), arm)} after {counted(self.n_read, reward, ',')} "
-                f"({self.kind}, delta {self.delta:g}): {found}")
+                f"({self.kind}, delta {self.delta:g}): {found or 'no pair'}")
 
     def _table(self) -> Table:
         listed = range(n_shown(len(self.verdict)))

@@ -366,7 +366,7 @@ cdef class Selector:
         if made >= NEVER_HEARD:
             raise ValueError(f"{NOTHING_HEARD.format(made)}. Nothing of this batch was used")
         if marked:
-            warnings.warn(NOTHING_HEARD.format(made), RuntimeWarning, stacklevel=2)
+            warnings.warn(NOTHING_HEARD.format(made), RuntimeWarning, stacklevel=_checks.users_level())
 
     cdef int _listen(self, Py_ssize_t arm, const double *rewards, int64_t count, bint named) except -1 nogil:
         """Refuse an arm that gives no rewards any more, with those at hand: it would be asked for ever.
@@ -392,7 +392,10 @@ cdef class Selector:
         return 0
 
     def _warn_of_silence(self, arm, silent):
-        warnings.warn(SILENT_PULLS.format(arms_in_words([arm]), silent), RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            SILENT_PULLS.format(arms_in_words([arm]), silent), RuntimeWarning,
+            stacklevel=_checks.users_level(),
+        )
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:

@@ -20,6 +20,7 @@ import warnings
 
 import numpy as np
 
+from fastrace._base import _checks
 from fastrace._base._checks import DamagedError, arm_error
 from fastrace._base._words import SILENT_ROUNDS, arms_in_words
 from fastrace._draws import _row_order
@@ -175,24 +176,27 @@ cdef class StreamRace(Rounds):
         Of `count` rounds, one or more, the one before `heard` was the last that was not dropped; `last` are the rewards
         of the last of them, by arm.
         """
-        cdef Py_ssize_t i
         if self.status != RUNNING:
             return 0
         self._count_silent(count, heard)
-        if self.rounds == 0 and worth_a_warning(self.silent - count, self.silent):
-            self._warn_of_silence([i for i in range(self.n_arms) if last[i * stride] != last[i * stride]])
-        if not silent_for_good(self.silent, self.rounds, self.position()):
-            return 0
-        for i in range(self.n_arms):
-            if last[i * stride] != last[i * stride]:
-                raise arm_error(self, i, f"a reward was missing in each of the last {self.silent} rounds, that of arm "
-                                         f"{i} in the last one: missing is 'drop', and no more becomes known; leave "
-                                         f"it out, take missing='worst', or, if whole rounds are rare, ask for each "
-                                         f"until one comes")
+        warn = self.rounds == 0 and worth_a_warning(self.silent - count, self.silent)
+        end = silent_for_good(self.silent, self.rounds, self.position())
+        arms = [i for i in range(self.n_arms) if last[i * stride] != last[i * stride]] if warn or end else []
+        if warn:
+            self._warn_of_silence(arms)
+        if end and arms:
+            of = f"{'that' if len(arms) == 1 else 'those'} of {arms_in_words(arms)}"
+            raise arm_error(self, arms[0], f"a reward was missing in each of the last {self.silent} rounds, {of} in "
+                                           f"the last one: missing is 'drop', and no more becomes known; leave out "
+                                           f"arms that give none, take missing='worst', or, if whole rounds are rare, "
+                                           f"ask for each until one comes")
         return 0
 
     def _warn_of_silence(self, arms):
-        warnings.warn(SILENT_ROUNDS.format(self.silent, arms_in_words(arms)), RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            SILENT_ROUNDS.format(self.silent, arms_in_words(arms)), RuntimeWarning,
+            stacklevel=_checks.users_level(),
+        )
 
     cdef void _count_silent(self, int64_t count, int64_t heard) noexcept:
         """Of `count` more rounds, the one before `heard` was the last that was not dropped."""

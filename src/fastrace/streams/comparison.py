@@ -431,7 +431,10 @@ class Comparison(_checks.OwnInit):
     def _doubts(self) -> tuple[str, ...]:
         """What may void the promise, by arm."""
         found = [(name, text) for name, arm in zip(self.names, self._arms, strict=True) for text in arm._doubts()]
-        return tuple(f"arm {name!r}: {text}" for name, text in found)
+        said = [f"arm {name!r}: {text}" for name, text in found]
+        if not len(self._pairs):
+            said.insert(0, f"{self.names[0]!r} is the only arm, so nothing is compared: give two or more")
+        return tuple(said)
 
     @property
     @_alone

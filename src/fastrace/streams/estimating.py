@@ -370,6 +370,7 @@ def _exactly(rule: Any, array: Any) -> StopResult:
 def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
     """Give the rewards of a stream to the rule until it is over; return whether they ended first."""
     if callable(rewards):
+        _checks.at_once(rewards, "rewards", "values")
         if batch is None:
             _checks.takes(rewards, "rewards", hint="; give batch, a number, to call it with that number")
         else:
@@ -380,6 +381,7 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
                 try:
                     rule.update(drawn)
                 except TypeError:
+                    _checks.at_once(drawn, "rewards()", "values")
                     raise TypeError(
                         f"rewards() returned {_checks.shown(drawn)} of type {type(drawn).__name__}; without batch, "
                         f"each call must "
@@ -387,6 +389,7 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
                     ) from None
             else:
                 drawn = rewards(batch)
+                _checks.at_once(drawn, f"rewards({batch})", "values")
                 _check_block(drawn, f"rewards({batch}) returned", batch)
                 rule.update_many(drawn)
             report(rule, False)

@@ -508,6 +508,7 @@ def permutation_test(
     """
     made: dict[str, Any] = {"alternative": alternative, "correction": correction, "names": names}
     generator = _checks.generator(rng)
+    _checks.at_once(statistic, "statistic", "values")
     n_resamples = _checks.integer(n_resamples, "n_resamples", 1, "it is a number of permutations")
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of permutations")

@@ -319,8 +319,9 @@ def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Sca
 
 def _check_group_names(layout: Layout, given: Any) -> None:
     names = {effects.name for effects in layout.factors}
-    if isinstance(given, Mapping) and not (set(given) <= names or set(given) <= {"sd", "correlation"}):
-        raise ValueError(f"group_prior names {', '.join(map(repr, given))}; the factors are "
+    odd = [name for name in given if name not in names] if isinstance(given, Mapping) else []
+    if odd and not set(given) <= {"sd", "correlation"}:
+        raise ValueError(f"group_prior names {', '.join(map(repr, odd))}; the factors are "
                          f"{', '.join(map(repr, sorted(names))) or 'none'}")
     if given is not None and not names:
         raise ValueError("group_prior was given, and the model has no groups: leave it out, or give groups")
