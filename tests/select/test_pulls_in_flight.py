@@ -1,6 +1,10 @@
 """Pulls in flight: rewards that are asked for ahead, and told in any order, decide as one pull at a time does."""
 
+import asyncio
+import contextlib
+import itertools
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -198,3 +202,26 @@ def test_a_draw_is_used_once_though_arms_were_asked_for_alone_and_in_turn():
         if t % 5 == 0:
             rule = pickle.loads(pickle.dumps(rule))
     assert not rule.done and rule.n_pulls > len(used)
+
+
+@pytest.mark.parametrize(("race", "budget"), [
+    (lambda: fr.LUCB(2, 1, names=["a", "b"]), None), (lambda: fr.LUCB(2, 1), 21_000),
+    (lambda: fr.LUCB(2, 1, 0.2), None), (lambda: fr.BettingRace(2, support=(0, 1), names=["a", "b"]), None),
+], ids=["LUCB", "budget", "epsilon", "BettingRace"])
+def test_a_tie_is_said_to_have_no_end_before_it_is_dear(race, budget, recwarn):
+    """By requests, which are paid for; not where a budget or epsilon ends it."""
+    rng, asked = np.random.default_rng(0), itertools.count()
+
+    async def evaluate(arm, pull):
+        if next(asked) > 22_000:
+            raise LookupError
+        return float(rng.random() < 0.5)
+
+    rule = race()
+    with contextlib.suppress(LookupError):
+        asyncio.run(fr.race_async(evaluate, race=rule, max_pulls=budget, retries=0))
+    said = [str(w.message) for w in recwarn if "never ends" in str(w.message)]
+    if rule._names is None:
+        assert not said
+    else:
+        assert re.match(r"20,\d\d\d rewards have not told arm [ab] .* from arm [ab] ", said[0]) and len(said) == 1

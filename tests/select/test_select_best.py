@@ -240,7 +240,7 @@ def test_a_rule_says_itself_that_a_tie_has_no_end(rule, options):
 def test_a_tied_table_is_pointed_to_select_best():
     """Which reads it to its end."""
     table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
-    with pytest.warns(RuntimeWarning, match="never ends.*select_best reads the whole table"):
+    with pytest.warns(RuntimeWarning, match="never ends.*select_best reads a whole table"):
         ctrl_c.press(lambda: fr.LUCB(2, 1, rng=1).run(table), 1, 0.3)
 
 

@@ -13,8 +13,9 @@ the same arms are asked for ahead.
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._checks import DamagedError
 from fastrace._base._requests import AHEAD, InFlight
+from fastrace._base._words import undecided
 
 FADES = 0.9             # of what says which arms the rule asks for: per request
 SHARE = 16              # of the pulls made, one in so many may be asked for ahead
@@ -331,6 +333,18 @@ class PullsInFlight(InFlight):
     @abstractmethod
     def _shape(self) -> tuple[int, bool]:
         """The number of arms, and whether some of those that can win were never asked for."""
+
+    @abstractmethod
+    def _at_the_cut(self, result: Any) -> tuple[int, int, Sequence[float] | None]:
+        """The last of the best arms, the best of the others, and the ends of the other's mean less the first's."""
+
+    def _doubt(self, made: str, more: str = "") -> None:
+        result = self.result()
+        last, rival, ends = self._at_the_cut(result)
+        if ends is not None and ends[0] <= 0.0 <= ends[1]:
+            means = float(result.mean[last]), float(result.mean[rival])
+            said = undecided(made, (result._name(last), result._name(rival)), means, ends)
+            warnings.warn(said + more, RuntimeWarning, stacklevel=_checks.users_level())
 
     def _allow(self, max_pulls: int | None) -> None:
         """Let so many pulls be paid for in all, by requests."""

@@ -47,6 +47,14 @@ class InFlight(ABC):
         """Let so many rewards be paid for in all; only where `_takes_budget`."""
         raise NotImplementedError
 
+    def _need_not_end(self) -> bool:
+        """Whether only a budget ends this race where the means at the cut are equal."""
+        return False
+
+    def _doubt(self, made: str, more: str = "") -> None:
+        """Say that `made` rewards may never be enough, if the arms at the cut may be equal; where it need not end."""
+        raise NotImplementedError
+
     def _fly(self) -> Any:
         """The requests in flight of this race."""
         if self._flight is None:

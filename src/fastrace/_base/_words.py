@@ -52,6 +52,7 @@ NOTHING_HEARD = (
 
 
 DOUBTFUL = 1_000_000        # rewards after which a run that need not end says so; 1,000 per arm, if that is more
+DEAR = 20_000               # the same of rewards by requests, which are paid for
 
 
 def undecided(made: str, arms: tuple[str, str], means: tuple[float, float], ends: Sequence[float]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
-from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted, undecided
+from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
@@ -338,8 +337,10 @@ class Selection(PullsInFlight):
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
-        endless = self._endless and self._epsilon == 0.0 and max_pulls is None
+        endless = self._need_not_end() and max_pulls is None
         doubt = max(DOUBTFUL, 1000 * self._n_arms) if endless else limit
+        in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
+            ". fastrace.select_best reads a whole table in the end, and answers exactly")
         with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
             made = -1
             while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
@@ -349,22 +350,18 @@ class Selection(PullsInFlight):
                 show(self.n_pulls)
                 if endless and self.n_pulls >= doubt and not self.done:
                     doubt *= 10
-                    self._doubt(table=not callable(pull) and not isinstance(pull, PullSource))
+                    self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
             self._core.run(source, min(limit, NO_LIMIT))
         return self._named(self.result(), pull, source)
 
-    def _doubt(self, table: bool) -> None:
-        """Say that a run may never end, if the arms at the cut may be equal."""
-        result = self.result()
+    def _need_not_end(self) -> bool:
+        return self._endless and self._epsilon == 0.0
+
+    def _at_the_cut(self, result: Any) -> tuple[int, int, Sequence[float] | None]:
         last, others = int(np.ravel(result.best)[-1]), np.setdiff1d(np.arange(self._n_arms), result.best)
         rival = int(others[np.nan_to_num(result.mean[others], nan=-np.inf).argmax()])
         found = self._differences(last)
-        if found is not None and found[rival, 0] <= 0.0 <= found[rival, 1]:
-            means = float(result.mean[last]), float(result.mean[rival])
-            said = undecided(f"{self.n_pulls:,} pulls", (result._name(last), result._name(rival)), means, found[rival])
-            if table:
-                said += ". fastrace.select_best reads the whole table in the end, and answers exactly"
-            warnings.warn(said, RuntimeWarning, stacklevel=_checks.users_level())
+        return last, rival, None if found is None else found[rival].tolist()
 
     def _rewards(self, pull: Any, order: str, rng: _checks.RngLike = None) -> PullSource:
         """Where rewards come from; rows of a table are drawn with a child of the rule's `rng`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted, undecided
+from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
@@ -303,7 +302,7 @@ class StreamRace(RoundsInFlight):
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
             used, until = -1, 0
-            endless = function and limit is None and self._horizon is None and self._epsilon == 0.0
+            endless = function and limit is None and self._need_not_end()
             doubt = max(DOUBTFUL, 1000 * race.n_arms) if endless else last
             try:
                 while (shown or doubt < last) and not race.done and until < last:
@@ -313,7 +312,7 @@ class StreamRace(RoundsInFlight):
                         break
                     if endless and used >= doubt:
                         doubt *= 10
-                        self._doubt(used)
+                        self._doubt(f"{used:,} rewards")
                     part = used + max(100, used // 10, most * race.n_arms) if shown else last
                     until = min(last, part, max(doubt, used + most * race.n_arms))
                     race.run(source, most, shuffle, until)
@@ -324,18 +323,16 @@ class StreamRace(RoundsInFlight):
             show(int(race.answer()["pulls"].sum()) if shown else 0)
         return named(self.result(), columns, source)
 
-    def _doubt(self, used: int) -> None:
-        """Say that a run may never end, if the arms at the cut may be equal."""
-        result = self.result()
+    def _need_not_end(self) -> bool:
+        return self._horizon is None and self._epsilon == 0.0
+
+    def _at_the_cut(self, result: Any) -> tuple[int, int, Sequence[float] | None]:
         last, others = int(np.ravel(result.best)[-1]), np.setdiff1d(result.active, result.best)
         rival = int(others[result.mean[others].argmax()])
         found = self._race.differences(last, -math.log(self._delta))
         low, high = result.lower, result.upper
         ends = (low[rival] - high[last], high[rival] - low[last]) if found is None else found[rival].tolist()
-        if ends[0] <= 0.0 <= ends[1]:
-            means = float(result.mean[last]), float(result.mean[rival])
-            said = undecided(f"{used:,} rewards", (result._name(last), result._name(rival)), means, ends)
-            warnings.warn(said, RuntimeWarning, stacklevel=_checks.users_level())
+        return last, rival, ends
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
