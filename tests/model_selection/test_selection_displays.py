@@ -65,11 +65,11 @@ def test_a_learner_has_one_colour_in_all_panels_and_sixty_long_names_fit():
     many = DAUB(60, 100_000, names=names).run(lambda i, n: (None, 0.9 - 0.001 * i - (1 + i % 7) / n**0.5))
     shown = SelectionCurveDisplay(many).plot()
     colours = {}
+    shown.figure_.canvas.draw()
     for panel in shown.axes_:
         for line in panel.get_lines():
             if "Hist" in line.get_label():
                 colours.setdefault(line.get_label(), set()).add(line.get_color())
-        shown.figure_.canvas.draw()
         inside, legend = panel.get_window_extent(), panel.get_legend().get_window_extent()
         assert legend.width <= inside.width and panel.title.get_window_extent().width <= 1.2 * inside.width
     assert colours and all(len(found) == 1 for found in colours.values())

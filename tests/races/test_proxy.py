@@ -92,7 +92,7 @@ def test_intervals_are_those_of_the_twin(law, seed):
     values, proxy = population(law, 600, rng, [0.0, 0.02, 0.04])
     race = fr.FiniteRace(3, 600, 0.1, support=(0, 1), first_look=30, proxy=proxy, rng=copy.deepcopy(rng))
     adjusted, read = twin.Adjusted(values, proxy, np.zeros(3), np.ones(3)), []
-    while not race.done and len(read) < 250:
+    while not race.done and len(read) < 120:
         arms, rows = race.ask()
         read.extend(rows.tolist())
         race.tell(values[np.ix_(rows, arms)])

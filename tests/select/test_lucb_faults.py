@@ -93,7 +93,8 @@ def test_interrupt_stops_the_loop_within_100_ms():
 
 
 @pytest.mark.resources
-@pytest.mark.parametrize(("rule", "n"), [("intervals", 100_000), ("pairs", 5_000)])
+@pytest.mark.parametrize(("rule", "n"), [
+    ("intervals", 10_000), ("pairs", 5_000), pytest.param("intervals", 100_000, marks=pytest.mark.long)])
 def test_many_arms(rule, n):
     means = np.full(n, 0.2)
     means[[5, n - 777]] = 0.8
