@@ -86,7 +86,7 @@ def sample(
         Each chain has a generator of its own, spawned from this one. A `Trace` goes on with its own.
     progress : bool, default False
         Show a bar on standard error, or a line every ten seconds where that is a file or a pipe; needs rich. Of a
-        model without a kernel, what the set-up of kernels is at, too.
+        model without a kernel, what the set-up of kernels is at, too; and that the draws are checked at the end.
     n_tune : int, default 500
         Steps at the start of each chain in which the proposal adapts; they are not kept.
     threads : int, optional
@@ -217,7 +217,8 @@ def sample(
     trace = work.trace()
     begins = not isinstance(init, Trace)
     problems = [] if failure is None else [failure]
-    problems += _problems(kernel, trace, one_start, begins)
+    with phase("checking the draws", progress):
+        problems += _problems(kernel, trace, one_start, begins)
     trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
     took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
     told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
