@@ -46,6 +46,9 @@ class Events:
     def time_observe_many_by_names(self, kind):
         fr.Comparison(list("abcd"), support=SUPPORT[kind], reference="a").observe_many(self.labels, self.x)
 
+    def time_observe_many_all_pairs(self, kind):
+        fr.Comparison(4, support=SUPPORT[kind]).observe_many(self.arms, self.x)
+
     def time_z_tests_at_30_looks(self, kind):
         z_tests(self.arms, self.x, np.arange(1, 31) * (len(self.x) // 30))
 

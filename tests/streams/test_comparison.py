@@ -13,6 +13,7 @@ import fastrace as fr
 from guarantee import assert_rate_at_most, few_or_many
 from reference import bounds
 from reference import comparison as twin
+from reference.sequences import portfolio_difference as twin_difference
 
 LAWS = {        # of rewards in [0, 1]: draw and mean
     "ones 0.5": (lambda rng, n: (rng.random(n) < 0.5).astype(float), 0.5),
@@ -47,6 +48,33 @@ def test_exact_intervals_equal_the_twin():
     ends = list(zip(result.lower, result.upper, strict=True))
     found = twin.exact_differences(rewards, ends, 0.05, result.pairs.tolist())
     assert np.allclose(np.c_[result.difference_lower, result.difference_upper], found, atol=1e-6)
+
+
+HARD = {        # two streams in [0, 1] whose product of wealths has its least value near or at an end, or bends sharply
+    "zeros and rare ones": (lambda rng, n: np.zeros(n), lambda rng, n: (rng.random(n) < 0.05).astype(float)),
+    "zeros and zeros": (lambda rng, n: np.zeros(n), lambda rng, n: np.zeros(n)),
+    "ones and zeros": (lambda rng, n: np.ones(n), lambda rng, n: np.zeros(n)),
+    "constant and ones": (lambda rng, n: np.full(n, 0.3), lambda rng, n: np.ones(n)),
+    "ends": (lambda rng, n: rng.beta(0.1, 0.1, n), lambda rng, n: (rng.random(n) < 0.9).astype(float)),
+    "narrow": (lambda rng, n: 0.5 + 0.01 * rng.random(n), lambda rng, n: 0.52 + 0.01 * rng.random(n)),
+}
+
+
+@pytest.mark.parametrize("law", HARD)
+def test_differences_of_hard_laws_equal_the_twin(law, seed):
+    level = math.log(2 * 1 / (0.8 * 0.05))
+    for n, m in ((4, 3), (30, 30), (200, 12)):
+        rng = np.random.default_rng([seed, n])
+        rewards = [draw(rng, count) for draw, count in zip(HARD[law], (n, m), strict=True)]
+        test = fr.Comparison(2, support=(0, 1))
+        for arm in range(2):
+            test.observe_many(arm, rewards[arm])
+        result = test.result()
+        low, high, above, below = twin_difference(rewards[1], rewards[0], level)
+        wide = max(low, result.lower[1] - result.upper[0]), min(high, result.upper[1] - result.lower[0])
+        assert np.allclose([result.difference_lower[0], result.difference_upper[0]], wide, rtol=0, atol=1e-7)
+        p_value = min(1.0, math.exp(math.log(2 / 0.8) - max(above, below)))
+        assert result.error_bound[0] == pytest.approx(p_value, rel=1e-6)
 
 
 @pytest.mark.parametrize("clusters", [False, True])
@@ -322,6 +350,20 @@ def test_the_history_is_thinned():
     assert test.history["difference_lower"].shape == (len(looks), 1)
 
 
+@pytest.mark.parametrize("support", [(0, 1), None])
+def test_with_many_pairs_the_history_is_kept_where_rewards_doubled(support):
+    test = fr.Comparison(142, support=support)          # 10,011 pairs
+    test.observe_many(np.arange(320) % 20, np.zeros(320))
+    assert test.history["n_read"].tolist() == [20, 40, 80, 160, 320]
+
+
+def test_more_pairs_than_can_be_compared_are_refused():
+    with pytest.raises(ValueError, match="633 arms are 200,028 pairs, and all are compared without a reference"):
+        fr.Comparison(633)
+    assert len(fr.Comparison(632)._pairs) == 199_396
+    assert fr.Comparison(100_000, reference=7).result().pairs[7].tolist() == [8, 7]
+
+
 def test_times_stand_in_the_history():
     test = fr.Comparison(2)
     times = np.datetime64("2026-01-01") + np.arange(100)
@@ -362,10 +404,12 @@ def test_a_reward_outside_the_support_is_refused():
     assert test.n_read == 0
 
 
-def test_an_interrupt_leaves_all_as_it_was(monkeypatch):
-    test = MAKERS["asymptotic"]()
-    arms, x, _ = given(200)
-    test.observe_many(arms[:100], x[:100])
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_interrupt_leaves_all_as_it_was(monkeypatch, name):
+    test, other = MAKERS[name](), MAKERS[name]()
+    arms, x, keys = given(300)
+    parts = [(arms[k:k + 100], x[k:k + 100], keys[k:k + 100] + 1000 * (k == 100)) for k in (0, 100, 200)]
+    observe(test, *parts[0])
     before, real = test.result(), test._take
 
     def take(codes, values, keys, calls=[0]):      # noqa: B006
@@ -376,8 +420,12 @@ def test_an_interrupt_leaves_all_as_it_was(monkeypatch):
 
     monkeypatch.setattr(test, "_take", take)
     with pytest.raises(KeyboardInterrupt):
-        test.observe_many(arms[100:], x[100:])
+        observe(test, *parts[1])
     assert test.result() == before
+    observe(test, *parts[2])                # nothing of the clusters between is remembered
+    observe(other, *parts[0])
+    observe(other, *parts[2])
+    assert test.result() == other.result()
 
 
 @pytest.mark.parametrize(("make", "error", "match"), [

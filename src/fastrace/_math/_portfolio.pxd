@@ -14,6 +14,9 @@ cdef extern from "_portfolio.h" nogil:
     ctypedef struct fr_watch_t:
         double at
 
+    ctypedef struct fr_rival_t:
+        pass
+
     void fr_portfolio_setup() noexcept
     void fr_portfolio_init(fr_portfolio_t *p) noexcept
     void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const double *z, int n, double *low,
@@ -22,9 +25,10 @@ cdef extern from "_portfolio.h" nogil:
                              double *low, double *high) noexcept
     void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t *w, double lower,
                            double upper, double *low, double *high) noexcept
-    void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b,
-                                 const fr_portfolio_t *q, double level, double *low, double *high, double *above,
-                                 double *below) noexcept nogil
+    void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper,
+                            fr_rival_t *r) noexcept
+    void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high,
+                                 double *above, double *below) noexcept
     void fr_portfolio_merge(fr_portfolio_t *p, const fr_portfolio_t *other) noexcept
     bint fr_portfolio_sane(const fr_portfolio_t *p) noexcept
     void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, int n, double *low,

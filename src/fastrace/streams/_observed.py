@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -49,7 +50,10 @@ class _Clusters:
         if not self.place:
             self.origin = float(np.ravel(totals)[0]) if origin == 0.0 else origin
         totals = totals + (origin - self.origin) * np.asarray(counts)
-        places = np.array([self.place.setdefault(key, len(self.place)) for key in keys], dtype=np.intp)
+        keys, place = list(keys), self.place
+        fresh = [key for key in dict.fromkeys(keys) if key not in place]
+        place.update(zip(fresh, range(len(place), len(place) + len(fresh)), strict=True))
+        places = np.fromiter(map(place.__getitem__, keys), np.intp, len(keys))
         if len(self.place) > self.sums.shape[1]:
             wider = np.zeros((2, max(2 * self.sums.shape[1], len(self.place))))
             wider[:, : self.sums.shape[1]] = self.sums
@@ -83,19 +87,42 @@ class _Clusters:
         mean = float(totals.sum() / counts.sum())
         return mean, (totals - mean * counts) / counts.mean()
 
-    def shared(self, other: _Clusters) -> tuple[int, float]:
-        """Clusters that have rewards in both arms, and the covariance of the errors of the two means."""
-        keys = self.place.keys() & other.place.keys()
-        if not keys:
-            return 0, 0.0
-        mine = self._away()[1][[self.place[key] for key in keys]]
-        theirs = other._away()[1][[other.place[key] for key in keys]]
-        return len(keys), float(mine @ theirs) / (len(self.place) * len(other.place))
-
     def _doubts(self) -> tuple[str, ...]:
         units, _, _, skewness, _ = self._moments()
         found: tuple[str, ...] = doubts(units, skewness, "clusters") if units > 1 else ()
         return found
+
+
+class _Shared:
+    """Which clusters arms have in common; keys are numbered as they come, so that each is looked up once."""
+
+    def __init__(self, n_arms: int) -> None:
+        self.numbers: dict[Hashable, int] = {}
+        self.columns = [np.zeros(0, dtype=np.intp)] * n_arms    # numbers of each arm's clusters, in its order
+
+    def __call__(
+        self, arms: list[_Clusters], pairs: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Clusters that have rewards in both arms of each pair, and the covariances of the errors of the two means."""
+        numbers, sizes = self.numbers, [len(arm.place) for arm in arms]
+        for k, arm in enumerate(arms):
+            keys = list(itertools.islice(arm.place, len(self.columns[k]), None))
+            fresh = [key for key in keys if key not in numbers]
+            numbers.update(zip(fresh, range(len(numbers), len(numbers) + len(fresh)), strict=True))
+            more = np.fromiter(map(numbers.__getitem__, keys), np.intp, len(keys))
+            self.columns[k] = np.concatenate([self.columns[k], more])
+        column, row = np.concatenate(self.columns), np.repeat(np.arange(len(arms)), sizes)
+        errors = [arm._away()[1] / size if size else np.zeros(0) for arm, size in zip(arms, sizes, strict=True)]
+        error = np.concatenate(errors)
+        common, covariance = np.zeros((2, len(pairs)))
+        for other in np.unique(pairs[:, 1]).tolist():
+            seen, theirs = np.zeros((2, len(numbers)))
+            seen[self.columns[other]], theirs[self.columns[other]] = 1.0, errors[other]
+            chosen = pairs[:, 1] == other
+            arm = pairs[chosen, 0]
+            common[chosen] = np.bincount(row, seen[column], len(arms))[arm]
+            covariance[chosen] = np.bincount(row, error * theirs[column], len(arms))[arm]
+        return common, covariance
 
 
 def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:

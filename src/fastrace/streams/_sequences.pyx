@@ -5,11 +5,12 @@ A kernel turns a block of rewards into running bounds; what is done with these, 
 
 from libc.math cimport INFINITY, NAN, fabs, log, nextafter, rint
 from libc.stdint cimport INT64_MAX, int64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._base._signals cimport check_signals
 from fastrace._base._types cimport moments4_t
 from fastrace._math._anytime cimport (incomplete_gamma, incomplete_gamma_t, log_mixture_start, mixture_boundary,
                                       mixture_rho, t_mixture_half_width, t_mixture_spread)
@@ -23,8 +24,8 @@ from fastrace._math._criteria cimport NEVER
 from fastrace._math._moments cimport moments4_add, moments4_merge, moments4_skewness, moments4_variance
 from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
                                         fr_portfolio_bounds, fr_portfolio_difference, fr_portfolio_init,
-                                        fr_portfolio_look, fr_portfolio_merge, fr_portfolio_sane, fr_portfolio_setup,
-                                        fr_portfolio_t, fr_watch_t)
+                                        fr_portfolio_look, fr_portfolio_merge, fr_portfolio_rival, fr_portfolio_sane,
+                                        fr_portfolio_setup, fr_portfolio_t, fr_rival_t, fr_watch_t)
 from fastrace._math._schedules cimport next_look
 from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_end, tail_events, tail_shift
 from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, STOPPED, Stream, stream_t
@@ -494,18 +495,6 @@ cdef class Sequence(Stream):
         guard_check_built(&self.guard, self)
         return self.state.sums.penalty[1], self.state.sums.penalty[0]
 
-    def _difference(self, Sequence other not None, double log_inv_delta):
-        """Interval of this mean less that of `other`, both "universal" of one support; logs of the evidence that the
-        difference is above 0, and below 0. An end misses with probability at most exp(-log_inv_delta).
-        """
-        guard_check_built(&self.guard, self)
-        guard_check_built(&other.guard, other)
-        cdef double low, high, above, below, span = self.high - self.low
-        with nogil:
-            fr_portfolio_difference(&self.state.sums, &self.state.wealth.portfolio, &other.state.sums,
-                                    &other.state.wealth.portfolio, log_inv_delta, &low, &high, &above, &below)
-        return span * low, span * high, above, below
-
     def _moments(self):
         """Rewards, mean from the origin, variance and skewness (both nan where unknown), origin; of an asymptotic kind.
         """
@@ -562,3 +551,38 @@ cdef class Sequence(Stream):
         self._plan(self.s.n)
         if other.s.status == INCONSISTENT:
             self.s.status = INCONSISTENT
+
+
+def differences(list streams, const Py_ssize_t[:, ::1] pairs, const double[::1] lower, const double[::1] upper,
+                double log_inv_delta, bint evidence, double[:, ::1] found):
+    """Fill `found` with intervals of the means of pairs of streams, the first less the second, all "universal" of one
+    support; with `evidence` also logs of the evidence that the difference is above 0, and below 0.
+
+    Ends miss with probability at most exp(-log_inv_delta) each. `lower` and `upper` are the streams' own intervals.
+    """
+    cdef fr_rival_t *rivals = <fr_rival_t *>malloc(len(streams) * sizeof(fr_rival_t))
+    cdef fr_rival_t *arm
+    cdef fr_rival_t *other
+    cdef Sequence stream
+    cdef double low = 0.0, span = 1.0
+    cdef Py_ssize_t k
+    if rivals == NULL:
+        raise MemoryError(f"no memory for {len(streams) * sizeof(fr_rival_t)} bytes")
+    try:
+        for k in range(len(streams)):
+            stream = streams[k]
+            guard_check_built(&stream.guard, stream)
+            low, span = stream.low, stream.high - stream.low
+            fr_portfolio_rival(&stream.state.sums, &stream.state.wealth.portfolio, stream.bet.level,
+                               (lower[k] - low) / span, (upper[k] - low) / span, &rivals[k])
+        with nogil:
+            for k in range(pairs.shape[0]):
+                arm, other = &rivals[pairs[k, 0]], &rivals[pairs[k, 1]]
+                fr_portfolio_difference(arm, other, log_inv_delta, &found[k, 0], &found[k, 1],
+                                        &found[k, 2] if evidence else NULL, &found[k, 3] if evidence else NULL)
+                found[k, 0] *= span
+                found[k, 1] *= span
+                if k % 1024 == 1023:
+                    check_signals()
+    finally:
+        free(rivals)

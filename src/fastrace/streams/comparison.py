@@ -16,10 +16,13 @@ import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks
 from fastrace.results import ComparisonResult
 from fastrace.streams import _rules
-from fastrace.streams._observed import _Bounded, _Clusters, _Unbounded, column, ratios, split
+from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, ratios, split
+from fastrace.streams._sequences import differences
 
 FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; those of the differences spend the rest
 FIRST, GROWS = 20, 1.2  # rewards at the first look that is kept, and how much they grow between two
+MANY_PAIRS, GROWS_FASTER = 10**4, 2.0       # pairs from which on looks are fewer, as each costs time and memory by pair
+MOST_PAIRS = 200_000    # at which an exact look takes some seconds
 MOST_ABSOLUTE = 1e100
 MOST_ARMS = 10**6
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -54,7 +57,8 @@ class Comparison(_checks.OwnInit):
         intervals of the result are exact, except with `clusters`. If you do not know such an interval, as for revenue
         or seconds, leave it out: the intervals of the result are then asymptotic, see the notes.
     reference : label, optional
-        Arm with which each other one is compared. Without it, all pairs are, each arm with all before it.
+        Arm with which each other one is compared. Without it, all pairs are, each arm with all before it, at most
+        200,000 pairs.
     epsilon : float, default 0
         Largest difference that makes no difference, in reward units, for the verdict ``"equivalent"``.
     clusters : bool, default False
@@ -96,7 +100,8 @@ class Comparison(_checks.OwnInit):
 
     The bound of a ratio is one of the difference over one of the other arm's mean, at no extra cost.
 
-    O(1) time per reward, and O(1) memory but for clusters, which take O(1) each. The history takes O(log n).
+    O(1) time per reward, and O(1) memory but for clusters, which take O(1) each. The history is kept where the rewards
+    have grown by a fifth, or doubled if there are more than 10,000 pairs. It takes O(log n) memory per arm and pair.
 
     References
     ----------
@@ -139,6 +144,7 @@ class Comparison(_checks.OwnInit):
         self._pairs = self._paired(reference)
         self._arms: list[Any] = [self._new() for _ in self._labels]
         self._counts = np.zeros(len(self._labels), dtype=np.int64)
+        self._shared = _Shared(len(self._labels))
         self._next = FIRST
         self._history: list[tuple[Any, ...]] = []
         self._time: Any = None
@@ -147,12 +153,15 @@ class Comparison(_checks.OwnInit):
     def _paired(self, reference: Hashable) -> NDArray[np.intp]:
         """The pairs that are compared: an arm and the other one."""
         n_arms = len(self._labels)
-        if reference is None:
-            found = [(arm, other) for arm in range(n_arms) for other in range(arm)]
-        else:
+        if reference is not None:
             base = self._code_of(reference, "reference")
-            found = [(arm, base) for arm in range(n_arms) if arm != base]
-        return np.array(found, dtype=np.intp).reshape(-1, 2)
+            arms = np.delete(np.arange(n_arms), base)
+            return np.column_stack([arms, np.full_like(arms, base)]).astype(np.intp)
+        count = n_arms * (n_arms - 1) // 2
+        if count > MOST_PAIRS:
+            raise ValueError(f"{n_arms} arms are {count:,} pairs, and all are compared without a reference; at most "
+                             f"{MOST_PAIRS:,} are allowed: say reference=, the arm to compare each other one with")
+        return np.column_stack(np.tril_indices(n_arms, -1)).astype(np.intp)
 
     def _new(self) -> Any:
         if self.clusters:
@@ -236,6 +245,7 @@ class Comparison(_checks.OwnInit):
                 start = end
         except BaseException:
             self._arms, self._counts, self._next, self._time = before
+            self._shared = _Shared(len(self._labels))
             del self._history[looks:]
             raise
 
@@ -247,7 +257,7 @@ class Comparison(_checks.OwnInit):
             if keys is None:
                 self._arms[code].update_many(values[places])
             else:
-                self._arms[code].add([keys[place] for place in places.tolist()], 1.0, values[places])
+                self._arms[code].add(list(map(keys.__getitem__, places.tolist())), 1.0, values[places])
             self._counts[code] += places.size
 
     def _rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
@@ -312,19 +322,18 @@ class Comparison(_checks.OwnInit):
         keys: list[Hashable] = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
         if len(keys) != count:
             raise ValueError(f"clusters has {len(keys)} keys and rewards {count}; each reward needs one")
-        if any(key is None or key != key for key in keys):
+        if any(key is None or key != key for key in dict.fromkeys(keys)):
             bad = next(place for place, key in enumerate(keys) if key is None or key != key)
             raise ValueError(f"clusters[{bad}] is {keys[bad]!r}; a key is needed: drop such rewards, or give each one")
-        for key in keys:
-            hash(key)
         return keys
 
     def _look(self, time: Any) -> None:
         """Keep what is known now, and plan the next time."""
-        found = self._intervals()
+        found = self._intervals(evidence=False)
         n_read = int(self._counts.sum())
         self._history.append((n_read, time, *found["arms"], *found["pairs"][:3]))
-        self._next = max(n_read + 1, math.floor(GROWS * n_read))
+        grows = GROWS if len(self._pairs) <= MANY_PAIRS else GROWS_FASTER
+        self._next = max(n_read + 1, math.floor(grows * n_read))
 
     # Answers
 
@@ -333,12 +342,12 @@ class Comparison(_checks.OwnInit):
         """Rewards observed, of all arms together."""
         return int(self._counts.sum())
 
-    def _intervals(self) -> dict[str, tuple[NDArray[np.float64], ...]]:
-        """Means with intervals of arms, then of pairs with log(1 / error bound)."""
+    def _intervals(self, evidence: bool) -> dict[str, tuple[NDArray[np.float64], ...]]:
+        """Means with intervals of arms, then of pairs; with `evidence` also log(1 / error bound)."""
         share = (1.0 - FOR_ARMS) * self.delta / max(len(self._pairs), 1)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             if self.kind == "exact":
-                arms, pairs = self._exact(share)
+                arms, pairs = self._exact(share, evidence)
             else:
                 arms, pairs = self._asymptotic(share)
         mean, lower, upper = arms
@@ -348,16 +357,14 @@ class Comparison(_checks.OwnInit):
         low, high = np.maximum(low, lower[arm] - upper[other]), np.minimum(high, upper[arm] - lower[other])
         return {"arms": (mean, lower, upper), "pairs": (difference, low, high, level)}
 
-    def _exact(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def _exact(self, share: float, evidence: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         mean = np.array([arm.estimate for arm in self._arms])
-        ends = np.array([arm.interval for arm in self._arms])
-        level = math.log(2.0 / share)
-        found = np.array([self._arms[a]._difference(self._arms[b], level) for a, b in self._pairs.tolist()])
-        found = found.reshape(-1, 4)
+        lower, upper = np.array([arm.interval for arm in self._arms]).T.copy()
+        found = np.zeros((len(self._pairs), 4))
+        differences(self._arms, self._pairs, lower, upper, math.log(2.0 / share), evidence, found)
         spent = math.log(2.0 * len(self._pairs) / (1.0 - FOR_ARMS)) if len(self._pairs) else 0.0
         difference = mean[self._pairs[:, 0]] - mean[self._pairs[:, 1]]
-        evidence = found[:, 2:].max(axis=1) - spent
-        return (mean, ends[:, 0], ends[:, 1]), (difference, found[:, 0], found[:, 1], evidence)
+        return (mean, lower, upper), (difference, found[:, 0], found[:, 1], found[:, 2:].max(axis=1) - spent)
 
     def _asymptotic(self, share: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         moments = np.array([arm._moments() for arm in self._arms], dtype=np.float64)
@@ -382,9 +389,9 @@ class Comparison(_checks.OwnInit):
             np.sqrt(part) * _half_widths.tail_shift(sign * skewness[a], count[a], part)
             + np.sqrt(rest) * _half_widths.tail_shift(-sign * skewness[b], count[b], rest) for sign in (-1.0, 1.0))
         if self.clusters:       # one that has rewards in both arms adds to both errors
-            shared = np.array([self._arms[i].shared(self._arms[j]) for i, j in self._pairs.tolist()]).reshape(-1, 2)
-            both = both - 2.0 * shared[:, 1]
-            freedom = np.minimum(freedom, units[a] + units[b] - shared[:, 0] - 1.0)
+            n_shared, covariance = self._shared(self._arms, self._pairs)
+            both = both - 2.0 * covariance
+            freedom = np.minimum(freedom, units[a] + units[b] - n_shared - 1.0)
         level = math.log(1.0 / share)
         spread = _half_widths.t_mixture_spread(0.5 * best_at, level)
         known = np.isfinite(both) & (both > 0.0)
@@ -400,7 +407,7 @@ class Comparison(_checks.OwnInit):
     @_alone
     def result(self) -> ComparisonResult:
         """Return what is known now."""
-        found = self._intervals()
+        found = self._intervals(evidence=True)
         mean, lower, upper = found["arms"]
         difference, low, high, evidence = found["pairs"]
         arm, other = self._pairs[:, 0], self._pairs[:, 1]

@@ -120,19 +120,17 @@ void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const doub
     if (!finite) p->reach = s->n;
 }
 
-/* One side of the portfolio: its logs, shares included, and how a candidate gives the mean of a reward. One that is
-   alone has all of the money; its shares do not depend on the candidate. */
+/* One side of the portfolio: its logs, shares included, and how a candidate gives the mean of a reward. */
 typedef struct {
     double gain[K];
     double n, reach, drawn;
-    int alone;
 } side_t;
 
 CLONES
-static void open_side(side_t *side, const double *product, const double *power)
+static void open_gains(double *gain, const double *product, const double *power)
 {
     for (int k = 0; k < K; k++)
-        side->gain[k] = (fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1) + LOG_SHARE[k];
+        gain[k] = (fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1) + LOG_SHARE[k];
 }
 
 /* Log of the wealth against candidate m of who bets that the mean is above, and its slope. Of a population, the mean of a
@@ -144,14 +142,14 @@ static double log_wealth(const void *of, double m, double *slope)
     const side_t *side = of;
     double n = side->n, mean = fr_larger((side->reach * m - side->drawn) / n, 0.0), pace = -side->reach;
     double near = sqrt(m), far = sqrt(1.0 - m), both = near + far;
-    double tilt = side->alone ? 1.0 : far / both, level_share = side->alone ? 1.0 : 0.5;
-    double steep = !side->alone && m > 0.0 && m < 1.0 ? -0.5 / (near * far * (both * both)) : 0.0;
+    double tilt = far / both;
+    double steep = m > 0.0 && m < 1.0 ? -0.5 / (near * far * (both * both)) : 0.0;
     double log_of[K], rate[K], share[K], change[K], money[K], rise[K], top = -INFINITY, all;
     for (int k = 0; k < K; k++) {
         double factor = LEAST[k] + REST[k] * mean;
         log_of[k] = side->gain[k] - n * fr_log1(factor);
         rate[k] = pace * (REST[k] / factor);
-        share[k] = k < FR_TILTED ? tilt : level_share;
+        share[k] = k < FR_TILTED ? tilt : 0.5;
         change[k] = k < FR_TILTED ? steep : 0.0;
     }
     top = largest(log_of);
@@ -194,10 +192,10 @@ void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfol
 {
     double sum = s->total - 0.5;
     side_t side = {.n = s->n, .reach = p->reach, .drawn = p->drawn};
-    open_side(&side, p->up, p->up_power);
+    open_gains(side.gain, p->up, p->up_power);
     *low = furthest(log_wealth, &side, fr_larger(lower, 0.0), (sum + side.drawn) / side.reach, b->level);
     side.drawn = (p->reach - s->n) - p->drawn;
-    open_side(&side, p->down, p->down_power);
+    open_gains(side.gain, p->down, p->down_power);
     *high = 1.0 - furthest(log_wealth, &side, fr_larger(1.0 - upper, 0.0), (s->n - sum + side.drawn) / side.reach,
                            b->level);
 }
@@ -286,7 +284,7 @@ static double look_near(fr_watch_t *w, const double *product, const double *powe
         m += watch_step(w, money, n, sum, NEAR);
         if (!(m > 0.0 && m < centre)) break;
     }
-    open_side(&side, product, power);
+    open_gains(side.gain, product, power);
     return *kept = furthest(log_wealth, &side, start, centre, level);
 }
 
@@ -299,73 +297,151 @@ void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p,
                             &s->centre[1]);
 }
 
-/* Two streams: who bets that the mean of the first is above x, and who bets that the mean of the second is below y. */
-typedef struct { side_t up, down; } pair_t;
-
-/* Log of the least product of their money over x - y = d, where e = 1 + d, and its slope in e. Both logs are convex, as
-   their shares are constants, and so is the least; the root of the slope is found inside a bracket (Illinois). */
-static double log_pair(const void *of, double e, double *slope)
+/* Log of the wealth against candidate m of bettors of fixed shares, without a population, with its first two derivatives.
+   It is convex. */
+CLONES
+static double log_fixed(const double *gain, double n, double m, double *slope, double *bend)
 {
-    const pair_t *pair = of;
-    double d = e - 1.0, lower = fr_larger(0.0, -d), upper = fr_smaller(1.0, 1.0 - d), rise, fall, y = lower, log_of;
-    double tilt_lower, tilt_upper;
-    log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
-    tilt_lower = rise - fall;
-    *slope = rise;
-    if (tilt_lower >= 0.0 || !(lower < upper)) return log_of;
-    y = upper;
-    log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
-    tilt_upper = rise - fall;
-    *slope = rise;
-    if (tilt_upper <= 0.0) return log_of;
-    for (int step = 0, side = 0; step < 200; step++) {
-        double next = (lower * tilt_upper - upper * tilt_lower) / (tilt_upper - tilt_lower), tilt;
-        if (step % 3 == 2 || !(next > lower && next < upper)) next = 0.5 * (lower + upper);
-        y = next;
-        log_of = log_wealth(&pair->up, y + d, &rise) + log_wealth(&pair->down, 1.0 - y, &fall);
-        *slope = rise;
+    double log_of[K], money[K], rise[K], bends[K], top, all, first, second;
+    for (int k = 0; k < K; k++) {
+        double factor = LEAST[k] + REST[k] * m;
+        log_of[k] = gain[k] - n * fr_log1(factor);
+        rise[k] = REST[k] / factor;
+    }
+    top = largest(log_of);
+    for (int k = 0; k < K; k++) {
+        money[k] = fr_exp1(log_of[k] - top);
+        bends[k] = money[k] * (rise[k] * rise[k]);
+        rise[k] *= money[k];
+    }
+    all = total(money);
+    first = total(rise) / all;
+    second = total(bends) / all;
+    *slope = -n * first;
+    *bend = n * second + n * n * fr_larger(second - first * first, 0.0);
+    return top + fr_log1(all);
+}
+
+void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper, fr_rival_t *r)
+{
+    *r = (fr_rival_t){.n = s->n, .level = level};
+    if (s->n == 0.0) return;
+    r->mean = (s->total - 0.5) / s->n;
+    r->below = r->mean - lower;
+    r->above = upper - r->mean;
+    open_gains(r->up, p->up, p->up_power);
+    open_gains(r->down, p->down, p->down_power);
+}
+
+/* Who bets that the mean of one stream is above x, and who bets that the mean of another is below 1 - z. */
+typedef struct {
+    const double *up, *down;
+    double n_up, n_down, level;
+    double x, drift;            /* where the product was least, and how that moves with x + z */
+    int sure;                   /* whether the least product is bounded from below, or guessed by two derivatives */
+} pair_t;
+
+/* Log of the least product of their money over x + z = e, and its slope in e; convex. Newton's rule for the slope in x, kept
+   inside a bracket, until it is known to 1e-10, or to a hundredth of what is left to the level if that is more. The second
+   derivative may promise too little, where some bettor's money falls at once: who is to be sure goes on to where the slope
+   changes its sign. */
+static double log_pair(pair_t *pair, double e, double *slope)
+{
+    const double least = 1e-10, first = fr_larger(0.0, e - 1.0), last = fr_smaller(1.0, e);
+    double lower = first, upper = last, x = fr_smaller(fr_larger(pair->x, first), last), stretch = 1.0, log_of = 0.0;
+    int tried_first = 0, tried_last = 0;
+    for (int step = 0; step < 200; step++) {
+        double rise, bend, fall, bend_down, tilt, away, saved, enough, next;
+        log_of = log_fixed(pair->up, pair->n_up, x, &rise, &bend);
+        log_of += log_fixed(pair->down, pair->n_down, e - x, &fall, &bend_down);
         tilt = rise - fall;
-        if (tilt < 0.0) {
-            lower = y;
-            tilt_lower = tilt;
-            if (side < 0) tilt_upper *= 0.5;
-            side = -1;
-        } else {
-            upper = y;
-            tilt_upper = tilt;
-            if (side > 0) tilt_lower *= 0.5;
-            side = 1;
+        pair->x = x;
+        if ((x == first && tilt >= 0.0) || (x == last && tilt <= 0.0)) {        /* least at an end, where 0 or 1 is */
+            int moves = x != 0.0 && x != 1.0;
+            pair->drift = moves ? 1.0 : 0.0;
+            *slope = moves ? rise : fall;
+            return log_of;
         }
-        if (fabs(tilt) * (upper - lower) <= 1e-9 || upper - lower <= 1e-15) break;
+        away = tilt / (bend + bend_down);
+        saved = 0.5 * tilt * away;
+        pair->drift = bend_down / (bend + bend_down);
+        *slope = rise * pair->drift + fall * (1.0 - pair->drift);
+        enough = fr_larger(0.01 * fabs(log_of - saved - pair->level), least);
+        if ((pair->sure ? tilt * (x - (tilt > 0.0 ? lower : upper)) : saved) <= enough || upper - lower <= 1e-15)
+            return log_of - saved;
+        tried_first |= x == first;
+        tried_last |= x == last;
+        if (tilt > 0.0)
+            upper = x;
+        else
+            lower = x;
+        if (saved <= 0.25 * enough) stretch *= 2.0;
+        next = x - stretch * away;
+        if (next <= lower || x == last)
+            next = lower == first && !tried_first ? first : lower + 0.25 * (upper - lower);
+        else if (next >= upper || x == first)
+            next = upper == last && !tried_last ? last : upper - 0.25 * (upper - lower);
+        x = next;
     }
     return log_of;
 }
 
-static void open_pair(pair_t *pair, const fr_sums_t *a, const fr_portfolio_t *up, const fr_sums_t *b,
-                      const fr_portfolio_t *down)
+/* The largest x + z at which the product is refuted whatever x, or 0; not refuted at `centre`. As `furthest`, from a guess:
+   both of the streams' own intervals, as errors of independent means add. */
+static double furthest_pair(pair_t *pair, double mean, double centre, double away, double other)
 {
-    pair->up = (side_t){.n = a->n, .reach = a->n, .alone = 1};
-    pair->down = (side_t){.n = b->n, .reach = b->n, .alone = 1};
-    open_side(&pair->up, up->up, up->up_power);
-    open_side(&pair->down, down->down, down->down_power);
+    double slope, bend, both = sqrt(away * away + other * other), lower = 0.0, upper = centre, e;
+    if (log_fixed(pair->up, pair->n_up, 0.0, &slope, &bend) + log_fixed(pair->down, pair->n_down, 0.0, &slope, &bend)
+        < pair->level)
+        return 0.0;
+    e = fr_larger(centre - both, 0.1 * centre);
+    pair->x = both > 0.0 ? mean - (centre - e) * ((away / both) * (away / both)) : mean;
+    pair->sure = 0;
+    for (int step = 0; step < 200; step++) {
+        double over = log_pair(pair, e, &slope) - pair->level, next;
+        if (over >= 0.0)
+            lower = e;
+        else
+            upper = e;
+        next = e - over / slope;
+        if (!(next >= lower && next <= upper)) next = 0.5 * (lower + upper);
+        if (fabs(next - e) <= (pair->sure ? 1e-9 : 1e-6) * fr_smaller(e, centre - e)) {
+            if (pair->sure) return next;
+            pair->sure = 1;
+            lower = 0.0;                /* which was guessed; what is not refuted is sure */
+        }
+        pair->x += pair->drift * (next - e);
+        e = next;
+    }
+    return lower;
 }
 
-void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b, const fr_portfolio_t *q,
-                             double level, double *low, double *high, double *above, double *below)
+/* Lower end of the mean behind `a` less that behind `b`; `evidence`, unless NULL, that it is above 0. */
+static double lower_end(const fr_rival_t *a, const fr_rival_t *b, double mean, double other_mean, const double *up,
+                        const double *down, double away, double other, double level, double *evidence)
 {
-    pair_t pair;
-    double centre, slope;
+    pair_t pair = {.up = up, .down = down, .n_up = a->n, .n_down = b->n, .level = level};
+    double scale = sqrt(level / a->level), slope;
+    double low = furthest_pair(&pair, mean, mean + other_mean, scale * away, scale * other) - 1.0;
+    if (evidence != NULL) {
+        double share = away * away / (away * away + other * other);
+        pair.x = share >= 0.0 ? mean + (1.0 - other_mean - mean) * share : mean;
+        pair.level = NAN;
+        pair.sure = 1;
+        *evidence = log_pair(&pair, 1.0, &slope);
+    }
+    return low;
+}
+
+void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high, double *above,
+                             double *below)
+{
     *low = -1.0;
     *high = 1.0;
-    *above = *below = 0.0;
+    if (above != NULL) *above = *below = 0.0;
     if (a->n == 0.0 || b->n == 0.0) return;
-    centre = 1.0 + ((a->total - 0.5) / a->n - (b->total - 0.5) / b->n);
-    open_pair(&pair, a, p, b, q);
-    *low = furthest(log_pair, &pair, 0.0, centre, level) - 1.0;
-    *above = log_pair(&pair, 1.0, &slope);
-    open_pair(&pair, b, q, a, p);
-    *high = 1.0 - furthest(log_pair, &pair, 0.0, 2.0 - centre, level);
-    *below = log_pair(&pair, 1.0, &slope);
+    *low = lower_end(a, b, a->mean, 1.0 - b->mean, a->up, b->down, a->below, b->above, level, above);
+    *high = -lower_end(b, a, b->mean, 1.0 - a->mean, b->up, a->down, b->below, a->above, level, below);
 }
 
 void fr_portfolio_merge(fr_portfolio_t *p, const fr_portfolio_t *other)

@@ -53,12 +53,19 @@ void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfol
    is none yet (of the upper bound, 1 less that candidate). */
 void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower, double upper,
                        double *low, double *high);
+/* A stream as it enters pairs: logs of what bettors of its portfolio have, with fixed shares, and how far its own interval
+   [lower, upper] at `level` is from its mean, which only says where to begin. */
+typedef struct {
+    double up[FR_BETTORS], down[FR_BETTORS];
+    double n, mean, below, above, level;
+} fr_rival_t;
+void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper, fr_rival_t *r);
 /* Bounds of the mean behind `a` less that behind `b`, independent streams without populations: x - y of all pairs (x, y)
    at which the product of two one-sided wealths is below exp(level), each bettor having all of his money on one side.
-   If the means are x and y, the product is a test martingale. `above` and `below` are the logs of the least product where
-   the means are equal: evidence that the difference is above, or below, 0. */
-void fr_portfolio_difference(const fr_sums_t *a, const fr_portfolio_t *p, const fr_sums_t *b, const fr_portfolio_t *q,
-                             double level, double *low, double *high, double *above, double *below);
+   If the means are x and y, the product is a test martingale. `above` and `below`, unless NULL, are the logs of the least
+   product where the means are equal: evidence that the difference is above, or below, 0. */
+void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high, double *above,
+                             double *below);
 void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, int n, double *low, double *high);
 void fr_aimed_bounds(const fr_bet_t *b, const fr_aimed_t *a, double lower, double upper, double *low, double *high);
 int fr_aimed_sane(const fr_aimed_t *a, double n);
