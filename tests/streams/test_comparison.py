@@ -36,18 +36,26 @@ def holds(low, mean, high):
 # Twins
 
 def test_exact_intervals_equal_the_twin():
-    arms, x = events(np.random.default_rng(1), 70)
-    test = fr.Comparison(3, support=(0, 1))
-    test.observe_many(arms, x)
-    result = test.result()
-    rewards = [x[arms == k] for k in range(3)]
-    for k in range(3):
-        alone = fr.ConfidenceSequence(delta=0.01 / 3)
-        alone.update_many(rewards[k])
-        assert result.lower[k] <= alone.interval[0] + 1e-12 and result.upper[k] >= alone.interval[1] - 1e-12
-    ends = list(zip(result.lower, result.upper, strict=True))
-    found = twin.exact_differences(rewards, ends, 0.05, result.pairs.tolist())
-    assert np.allclose(np.c_[result.difference_lower, result.difference_upper], found, atol=1e-6)
+    """At every so many rewards, and at the looks that are kept."""
+    arms, x = events(np.random.default_rng(1), 70, (0.5, 0.3, 0.2))
+    test = fr.Comparison(3, support=(0, 1), reference=0)
+    alone = [fr.ConfidenceSequence(delta=0.01 / 3) for _ in range(3)]
+    for first, last in itertools.pairwise((0, 4, 20, 39, 70)):      # looks are at 20, 39 and others
+        test.observe_many(arms[first:last], x[first:last])
+        result = test.result()
+        rewards = [x[:last][arms[:last] == k] for k in range(3)]
+        for k in range(3):
+            alone[k].update_many(x[first:last][arms[first:last] == k])
+            assert result.lower[k] <= alone[k].interval[0] + 1e-12
+            assert result.upper[k] >= alone[k].interval[1] - 1e-12
+        ends = list(zip(result.lower, result.upper, strict=True))
+        found = twin.exact_differences(rewards, ends, 0.05, result.pairs.tolist())
+        now = np.c_[result.difference_lower, result.difference_upper]
+        assert np.allclose(now, found, atol=1e-6)
+        past = test.history
+        for look in np.flatnonzero(past["n_read"] == last):
+            assert np.array_equal(np.c_[past["difference_lower"][look], past["difference_upper"][look]], now)
+    assert set(test.history["n_read"]) > {20, 39}
 
 
 HARD = {        # two streams in [0, 1] whose product of wealths has its least value near or at an end, or bends sharply
@@ -86,17 +94,27 @@ def test_asymptotic_intervals_equal_the_twin(clusters, rate):
     x = rng.exponential(size=900) * (rng.random(900) < rate) + (0.3 * arms + np.sin(keys) * clusters) * rate**2
     test = fr.Comparison(3, delta=0.1, reference=0, clusters=clusters, first_look=40)
     test.observe_many(arms, x, clusters=keys if clusters else None)
-    moments = []
-    for k in range(3):
-        mine = x[arms == k]
-        plain = mine.size, mine.mean(), mine.var(ddof=1), bounds.sample_skewness(mine)
-        moments.append(twin.by_cluster(mine, keys[arms == k]) if clusters else plain)
-    result = test.result()
-    common = {(a, b): twin.shared(x[arms == a], keys[arms == a], x[arms == b], keys[arms == b])
-              for a, b in [(1, 0), (2, 0)]} if clusters else None
-    own, differences = twin.asymptotic(moments, 0.1, 40, [(1, 0), (2, 0)], common)
-    assert np.allclose(np.c_[result.lower, result.upper], own, rtol=1e-9)
-    assert np.allclose(np.c_[result.difference_lower, result.difference_upper], differences, rtol=1e-9)
+    result, past = test.result(), test.history
+    answers = [(900, result.lower, result.upper, result.difference_lower, result.difference_upper)]
+    answers += [(n, *(past[name][look] for name in ("lower", "upper", "difference_lower", "difference_upper")))
+                for look, n in enumerate(past["n_read"].tolist()) if look % 4 == 0]
+    finite = 0
+    for n, *ends in answers:
+        now, code, key = x[:n], arms[:n], keys[:n]
+        if min((code == k).sum() for k in range(3)) < 2:
+            continue
+        moments = []
+        for k in range(3):
+            mine = now[code == k]
+            plain = mine.size, mine.mean(), mine.var(ddof=1), bounds.sample_skewness(mine)
+            moments.append(twin.by_cluster(mine, key[code == k]) if clusters else plain)
+        common = {(a, b): twin.shared(now[code == a], key[code == a], now[code == b], key[code == b])
+                  for a, b in [(1, 0), (2, 0)]} if clusters else None
+        own, differences = twin.asymptotic(moments, 0.1, 40, [(1, 0), (2, 0)], common)
+        assert np.allclose(np.array(ends[:2]).T, own, rtol=1e-9)
+        assert np.allclose(np.array(ends[2:]).T, differences, rtol=1e-9)
+        finite += np.isfinite(differences).all()
+    assert finite >= 2
     assert (result.n_clusters is None) == (not clusters) and result.kind == "asymptotic"
 
 
@@ -136,6 +154,29 @@ def test_all_intervals_hold_at_all_times(law, trials, n, seed):
             past["difference_lower"], -0.5 * mean, past["difference_upper"])
         missed += not good
     assert_rate_at_most(missed, trials, 0.1)
+
+
+@pytest.mark.parametrize("kind", ["exact", "asymptotic", "clusters"])
+@few_or_many(("trials", "n"), (40, 4200), (1000, 40_000))
+def test_differences_of_four_unequal_arms_hold_at_thirty_looks(kind, trials, n, seed):
+    """Of an A/B test with shares as they come: all six differences at all looks."""
+    rates, missed = np.array([0.3, 0.3, 0.36, 0.2]), 0
+    for child in np.random.SeedSequence([seed, 5]).spawn(trials):
+        rng = np.random.default_rng(child)
+        arms, keys = rng.choice(4, size=n, p=[0.6, 0.2, 0.12, 0.08]), None
+        if kind == "clusters":              # a user comes thrice or so, to arms as they come, more willing or less so
+            keys = rng.integers(0, n // 3, size=n)
+            x = (rng.random(n) < rates[arms] + rng.choice([-0.15, 0.15], size=n // 3)[keys]).astype(float)
+        else:
+            x = (rng.random(n) < rates[arms]).astype(float)
+        test = fr.Comparison(4, 0.1, (0, 1) if kind == "exact" else None, clusters=keys is not None)
+        test.observe_many(arms, x, clusters=keys)
+        past = test.history
+        first, second = test.result().pairs.T
+        missed += not (holds(past["lower"], rates, past["upper"]) and holds(
+            past["difference_lower"], rates[first] - rates[second], past["difference_upper"]))
+        assert len(past["n_read"]) >= 30 and np.isfinite(past["difference_upper"][-1]).all()
+    assert_rate_at_most(missed, trials, 0.1 if kind == "exact" else 1.2 * 0.1)
 
 
 @pytest.mark.parametrize("kind", ["timings", "exponential", "ones", "clusters", "opposite", "alike"])
