@@ -55,7 +55,8 @@ async def simulated(value, seed, concurrency, *sizes, **options):
 
 
 def on_table(values, seed, concurrency):
-    return simulated(lambda arm, row: values[row, arm], seed, concurrency, MODELS, PROMPTS, support=(0, 1), rng=seed)
+    n_rows, n_arms = values.shape
+    return simulated(lambda arm, row: values[row, arm], seed, concurrency, n_arms, n_rows, support=(0, 1), rng=seed)
 
 
 class InFlight:
@@ -121,10 +122,11 @@ class PullsInFlight:
 class Planned:
     """Rewards by `plan_race` beside those of races on tables."""
 
+    races = 60
     timeout = 600
 
     def track_mean_planned(self):
-        return fr.plan_race(GAP, SD, PROMPTS, MODELS, CORRELATION, support=(0, 1), n_races=SEEDS, rng=1).mean
+        return fr.plan_race(GAP, SD, PROMPTS, MODELS, CORRELATION, support=(0, 1), n_races=self.races, rng=1).mean
 
     def track_mean_on_tables(self):
-        return float(np.mean([one_at_a_time(table(seed), seed).n_read for seed in range(SEEDS)]))
+        return float(np.mean([one_at_a_time(table(seed), seed).n_read for seed in range(self.races)]))

@@ -1,16 +1,20 @@
 """Evaluations that cost money: models on prompts that all of them answer, 200 tables of each kind.
 
 `track_` methods count evaluations and wrong answers. No time is measured: a call takes far longer than a race.
+``python -m benchmarks.paid``, from the folder above, prints the tables of `TwelveModels` and `SixNearTied`.
 """
 
+import asyncio
 import functools
 import math
 
 import numpy as np
 
 import fastrace as fr
+from benchmarks.in_flight import on_table
 
 DELTA, SEEDS = 0.05, 200
+IN_FLIGHT, SLOW_SEEDS = "race_async, 64 in flight", 50      # a second or more of its simulated clock each
 
 
 def scores(seed, n_rows, means, sd, correlation=0.8):
@@ -34,12 +38,13 @@ def ask_and_tell(rule, table):
 
 
 DOORS = {
-    "race": lambda table, rng: fr.race(
-        paid(table), DELTA, n_arms=table.shape[1], n_rows=len(table), support=(0, 1), rng=rng),
-    "FiniteRace": lambda table, rng: ask_and_tell(
-        fr.FiniteRace(table.shape[1], len(table), DELTA, support=(0, 1), rng=rng), table),
-    "BettingRace": lambda table, rng: fr.BettingRace(table.shape[1], None, DELTA, (0, 1)).run(table, rng=rng),
-    "select_best": lambda table, rng: fr.select_best(table, delta=DELTA, rng=rng),
+    "race": lambda table, seed: fr.race(
+        paid(table), DELTA, n_arms=table.shape[1], n_rows=len(table), support=(0, 1), rng=seed),
+    "FiniteRace": lambda table, seed: ask_and_tell(
+        fr.FiniteRace(table.shape[1], len(table), DELTA, support=(0, 1), rng=seed), table),
+    IN_FLIGHT: lambda table, seed: asyncio.run(on_table(table, seed, 64))[0],
+    "BettingRace": lambda table, seed: fr.BettingRace(table.shape[1], None, DELTA, (0, 1)).run(table, rng=seed),
+    "select_best": lambda table, seed: fr.select_best(table, delta=DELTA, rng=seed),
 }
 INSTANCES = {           # means, and the standard deviation of a score
     "one is .005 ahead, sd .1": (0.5 - 0.005 * (np.arange(12) > 0), 0.1),
@@ -48,15 +53,19 @@ INSTANCES = {           # means, and the standard deviation of a score
 }
 
 
+def seeds(door):
+    return SLOW_SEEDS if door == IN_FLIGHT else SEEDS
+
+
 @functools.lru_cache
 def runs(door, instance, n_rows=50_000):
-    """Evaluations of every run, and how many named another model than the best of the table."""
+    """Evaluations paid for in every run, and how many runs named another model than the best of the table."""
     means, sd = INSTANCES[instance]
     taken, wrong = [], 0
-    for k in range(SEEDS):
+    for k in range(seeds(door)):
         table = scores(k, n_rows, means, sd)
-        found = DOORS[door](table, np.random.default_rng(k))
-        taken.append(found.n_read)
+        found = DOORS[door](table, k)
+        taken.append(found.n_read + found.n_unused)
         wrong += int(found.best) != table.mean(axis=0).argmax()
     return np.array(taken), wrong
 
@@ -74,7 +83,7 @@ class TwelveModels:
     def track_most_evaluations(self, door, instance):
         return int(runs(door, instance)[0].max())
 
-    def track_wrong_of_200(self, door, instance):
+    def track_wrong(self, door, instance):
         return runs(door, instance)[1]
 
 
@@ -125,3 +134,24 @@ class SixNearTied:
 
     def track_wrong_of_200(self, instance, epsilon):
         return near_ties(instance, epsilon)[1]
+
+
+def print_twelve_models():
+    print("| | " + " | ".join(INSTANCES) + " |\n|---|" + "---|" * len(INSTANCES))
+    for door in DOORS:
+        made = [runs(door, instance) for instance in INSTANCES]
+        cells = (f"{taken.mean():,.0f}, {taken.max():,}, {wrong}" for taken, wrong in made)
+        print(f"| {door}, {seeds(door)} runs | " + " | ".join(cells) + " |", flush=True)
+
+
+def print_near_ties():
+    print("| | epsilon = .01: mean, most | wrong | no epsilon | wrong |\n|---|---|---|---|---|")
+    for name in NEAR_TIES:
+        cells = (f"{100 * share.mean():.1f} %, {100 * share.max():.1f} % | {wrong}"
+                 for share, wrong in (near_ties(name, epsilon) for epsilon in SixNearTied.params[1]))
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    print_twelve_models()
+    print_near_ties()
