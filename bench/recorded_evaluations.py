@@ -139,6 +139,12 @@ def lucb(table: np.ndarray, rng: np.random.Generator) -> Answer:
     return int(found.best), found.n_read
 
 
+def lucb_paired(table: np.ndarray, rng: np.random.Generator) -> Answer:
+    """The same with common rows where arms agree, and rows of one arm's own where they do not."""
+    found = fr.select_best(table, delta=DELTA, paired=True, rng=rng)
+    return int(found.best), found.n_read
+
+
 def betting_race(table: np.ndarray, rng: np.random.Generator) -> Answer:
     """The race on streams, on the rows of the table in random order."""
     found = fr.BettingRace(table.shape[1], None, DELTA, (0, 1)).run(table, rng=rng)
@@ -239,6 +245,7 @@ STOPPING: dict[str, Callable[[np.ndarray, np.random.Generator], Answer]] = {
     "FiniteRace (ask and tell)": finite_race,
     "BettingRace": betting_race,
     "LUCB by pairs of arms": lucb,
+    "LUCB by pairs, paired": lucb_paired,
     "95 % intervals, seen again and again": intervals,
     "betting intervals of each arm": betting_intervals,
 }
@@ -300,6 +307,15 @@ def questions(right: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray
             "two that are nearly tied": np.array([names.index(name) for name in tied])}
 
 
+def carried_over(first: list[dict[str, Any]], table: np.ndarray, seed: int, runs: int = 400) -> Iterator[str]:
+    """How often budgets that were enough for one question name the wrong arm of another."""
+    best = int(table.mean(axis=0).argmax())
+    for name in ("uniform, the same rows for all", "successive halving"):
+        budget = next(int(line["evaluations"]) for line in first if line["rule"] == name)
+        wrong = sum(SPENDING[name](table, budget, np.random.default_rng([seed, k])) != best for k in range(runs))
+        yield f"{name}, {budget:,} evaluations as for the first question: {wrong} of {runs} wrong on the second"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, help="folder with covertype (default: the variable FASTRACE_DATA)")
@@ -311,7 +327,8 @@ def main() -> None:
     args = parser.parse_args()
     right, names = recorded(args.cache, args.data)
     lines: list[Any] = read_table(args.csv) if args.csv else []
-    for question, columns in questions(right, names).items():
+    asked = questions(right, names)
+    for question, columns in asked.items():
         if any(line["question"] == question for line in lines):
             continue
         table = np.ascontiguousarray(right[:, columns], dtype=np.float64)
@@ -323,6 +340,9 @@ def main() -> None:
         lines += [{"question": question, **line} for line in made]
         if args.csv:
             write_table(args.csv, lines)
+    first, second, *_ = asked
+    print(*carried_over([line for line in lines if line["question"] == first], right[:, asked[second]].astype(float),
+                        args.seed), sep="\n")
 
 
 if __name__ == "__main__":
