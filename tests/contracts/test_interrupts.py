@@ -108,6 +108,112 @@ def test_ctrl_c_is_heard_and_leaves_what_can_be_used(name, times):
     use()
 
 
+# Nothing is lost: what is there after Ctrl-C is what it would be after as many rewards without.
+
+N = 1 << 18
+ARMS, KEYS = np.arange(N) * 7 % 4, np.arange(N) * 13 % 20_011
+ONES = (np.random.default_rng(1).random(N) < 0.3).astype(float)
+ROWS = 0.5 + 0.3 * np.random.default_rng(2).choice([-1.0, 1.0], size=(1000, 4))
+
+
+def tied_difference(x, y, axis):
+    return x.mean(axis) - y.mean(axis)
+
+
+def comparison(n_arms=4, **options):
+    """Portions of rewards again and again; a portion that was cut short is as if it had not come."""
+    def observe(test):
+        keys = KEYS if test.clusters else None
+        test.observe_many(ARMS if n_arms == 4 else np.arange(N) % n_arms, ONES, clusters=keys)
+
+    def work(test):
+        while True:
+            observe(test)
+
+    def again(test):
+        fresh = fr.Comparison(n_arms, **options)
+        assert test.n_read % N == 0
+        for _ in range(test.n_read // N):
+            observe(fresh)
+        return fresh
+
+    return lambda: fr.Comparison(n_arms, **options), work, again, lambda test: test.result()
+
+
+def universal():
+    def again(stream):
+        fresh = fr.ConfidenceSequence("universal")
+        fresh.update_many(FLAT[:stream.n_samples])
+        return fresh
+
+    return (lambda: fr.ConfidenceSequence("universal"), lambda stream: stream.update_many(FLAT), again,
+            lambda stream: (stream.n_samples, stream.interval))
+
+
+def rounds():
+    def made():
+        return fr.LUCB(4, 2, 0.0, 1e-300, paired=True)
+
+    def source():
+        return fr.pulls.ResampledPulls(ROWS, paired=True, rng=SEED)
+
+    def again(rule):
+        fresh = made()
+        fresh.run(source(), max_pulls=rule.n_pulls)
+        return fresh
+
+    return made, lambda rule: rule.run(source()), again, lambda rule: (
+        rule.result().pulls.tolist(), rule.result().mean.tolist(), rule.result().differences.tolist())
+
+
+def permutations():
+    """Of a function: the exception has the rule."""
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(2, 200))
+    data, options = (x, y - y.mean() + x.mean()), {"n_resamples": 2**31 - 1, "risk": 0.0, "alpha": 0.999}
+
+    def work(kept):
+        try:
+            fr.permutation_test(data, tied_difference, rng=1, **options)
+        except KeyboardInterrupt as error:
+            kept[:] = [error.rule]
+            raise
+
+    def again(kept):
+        generator, read = np.random.default_rng(1), kept[0].n_read
+        assert read > 0
+        fresh = fr.PermutationTest(kept[0].observed[0], kept[0].alpha, n_resamples=2**31 - 1, risk=0.0)
+        pooled = np.concatenate(data)
+        while fresh.n_read < read:
+            k, _ = fresh.ask()
+            for count in [min(10_000, k - start) for start in range(0, k, 10_000)]:
+                drawn = pooled[generator.permuted(np.broadcast_to(np.arange(400), (count, 400)), axis=-1)]
+                fresh.tell(tied_difference(drawn[:, :200], drawn[:, 200:], -1))
+        return [fresh]
+
+    return list, work, again, lambda kept: (kept[0].n_read, kept[0].result().lower, kept[0].result().upper)
+
+
+KEEPERS = {
+    "Comparison, exact": lambda: comparison(support=(0, 1)),
+    "Comparison, asymptotic": comparison,
+    "Comparison, clusters": lambda: comparison(clusters=True),
+    "Comparison, many pairs": lambda: comparison(100, support=(0, 1)),
+    "ConfidenceSequence, universal": universal,
+    "LUCB in common rounds": rounds,
+    "permutation_test": permutations,
+}
+
+
+@pytest.mark.parametrize("after", [0.02, 0.2])
+@pytest.mark.parametrize("name", KEEPERS)
+def test_after_ctrl_c_nothing_is_lost(name, after):
+    make, work, again, facts = KEEPERS[name]()
+    thing = make()
+    assert ctrl_c.press(lambda: work(thing), 1, after) == 1
+    assert facts(thing) == facts(again(thing))
+
+
 @pytest.mark.parametrize("times", [1, pytest.param(100, marks=pytest.mark.long)])
 def test_ctrl_c_in_chains_returns_to_the_prompt(times):
     kernel = mcmc.RacingMetropolis(mcmc.GLM(X, Y, prior_sd=2.0))

@@ -340,6 +340,52 @@ def test_bad_data_are_refused(data, options, error, said):
         fr.permutation_test(data, difference, **options)
 
 
+def test_an_interrupt_leaves_all_as_it_was(monkeypatch):
+    rule, rows = fr.PermutationTest([0.5, 0.9], 0.1), np.random.default_rng(1).random((40, 2))
+    rule.tell(rows[:10])
+    before = rule.result()
+
+    def look():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rule, "_look", look)
+    with pytest.raises(KeyboardInterrupt):
+        rule.tell(rows[10:])
+    assert rule.result() == before
+    monkeypatch.undo()
+    rule.tell(rows[10:])
+    whole = fr.PermutationTest([0.5, 0.9], 0.1)
+    whole.tell(rows)
+    assert rule.result() == whole.result()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_permutations_before_an_error_are_kept(own):
+    rng, calls = np.random.default_rng(1), []
+
+    def statistic(x, y, axis):
+        calls.append(np.shape(x))
+        if len(calls) > 4:
+            raise RuntimeError("no more")
+        return x.mean(axis) - y.mean(axis)
+
+    def resample(k, rng):
+        calls.append(k)
+        if len(calls) > 4:
+            raise RuntimeError("no more")
+        return rng.random(k) - 0.5
+
+    data = rng.normal(size=(2, 50))
+    given = {"resample": resample, "statistic": lambda x, y: 0.45} if own else {"statistic": statistic}
+    with pytest.raises(RuntimeError, match="no more") as caught:
+        fr.permutation_test(tuple(data), **given, risk=0.0, rng=1)
+    rule = caught.value.rule
+    assert rule.n_read == rule.result().n_permutations > 0
+    assert "error.rule.result() is what is known" in caught.value.__notes__[0]
+    rule.run(lambda k, active: np.zeros((k, 1)))
+    assert rule.done
+
+
 def test_a_statistic_of_the_wrong_shape_is_refused():
     x = np.zeros((5, 3))
     with pytest.raises(ValueError, match="one number for each row"):

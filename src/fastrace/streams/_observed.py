@@ -106,11 +106,9 @@ class _Shared:
         """Clusters that have rewards in both arms of each pair, and the covariances of the errors of the two means."""
         numbers, sizes = self.numbers, [len(arm.place) for arm in arms]
         for k, arm in enumerate(arms):
-            keys = list(itertools.islice(arm.place, len(self.columns[k]), None))
-            fresh = [key for key in keys if key not in numbers]
-            numbers.update(zip(fresh, range(len(numbers), len(numbers) + len(fresh)), strict=True))
-            more = np.fromiter(map(numbers.__getitem__, keys), np.intp, len(keys))
-            self.columns[k] = np.concatenate([self.columns[k], more])
+            keys = itertools.islice(arm.place, len(self.columns[k]), None)
+            more = [numbers.setdefault(key, len(numbers)) for key in keys]
+            self.columns[k] = np.concatenate([self.columns[k], np.array(more, dtype=np.intp)])
         column, row = np.concatenate(self.columns), np.repeat(np.arange(len(arms)), sizes)
         errors = [arm._away()[1] / size if size else np.zeros(0) for arm, size in zip(arms, sizes, strict=True)]
         error = np.concatenate(errors)

@@ -23,6 +23,7 @@ FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; t
 FIRST, GROWS = 20, 1.2  # rewards at the first look that is kept, and how much they grow between two
 MANY_PAIRS, GROWS_FASTER = 10**4, 2.0       # pairs from which on looks are fewer, as each costs time and memory by pair
 MOST_PAIRS = 200_000    # at which an exact look takes some seconds
+AT_ONCE = 1 << 16       # rewards that are taken, or keys that are checked, between two times that Ctrl-C is heard
 MOST_ABSOLUTE = 1e100
 MOST_ARMS = 10**6
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -236,7 +237,7 @@ class Comparison(_checks.OwnInit):
         try:
             start = 0
             while start < values.size:
-                end = min(values.size, start + self._next - int(self._counts.sum()))
+                end = min(values.size, start + min(self._next - int(self._counts.sum()), AT_ONCE))
                 self._take(codes[start:end], values[start:end], None if keys is None else keys[start:end])
                 if when is not None:
                     self._time = when[end - 1]
@@ -322,7 +323,8 @@ class Comparison(_checks.OwnInit):
         keys: list[Hashable] = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
         if len(keys) != count:
             raise ValueError(f"clusters has {len(keys)} keys and rewards {count}; each reward needs one")
-        if any(key is None or key != key for key in dict.fromkeys(keys)):
+        parts = (keys[start:start + AT_ONCE] for start in range(0, count, AT_ONCE))
+        if any(key is None or key != key for part in parts for key in dict.fromkeys(part)):
             bad = next(place for place, key in enumerate(keys) if key is None or key != key)
             raise ValueError(f"clusters[{bad}] is {keys[bad]!r}; a key is needed: drop such rewards, or give each one")
         return keys

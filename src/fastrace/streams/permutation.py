@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ Rule = TypeVar("Rule", bound="PermutationTest")
 CORRECTIONS = ("bh", "bonferroni")
 LOOK, GROWTH = 16, 8                # resamples to the first look; later ones come after 1/8 more
 AT_ONCE = 1 << 25                   # bytes of resampled data that are held at once
+NOTE = ("fastrace: this exception has the test with all permutations used so far: error.rule.result() is what is known "
+        "by them, and error.rule.run(resample) goes on")
 TOLERANCE = 100 * np.finfo(float).eps       # relative, of statistics that differ by rounding only; as in SciPy
 
 
@@ -222,7 +225,7 @@ class PermutationTest(_checks.OwnInit):
         ------
         ValueError
             If the shape does not fit, there are more rows than resamples left, or a statistic is nan; nothing is
-            changed then.
+            changed then, nor by Ctrl-C.
         """
         given = np.asarray(statistics)
         rows = _checks.reals(given.astype(float) if given.dtype == bool else given, "statistics")
@@ -242,17 +245,22 @@ class PermutationTest(_checks.OwnInit):
             raise ValueError(f"statistics[{row}, {column}], of hypothesis {self._name(int(active[column]))}, is nan; "
                              f"numbers are needed: no one knows which side of the observed one it is on")
         seen = self._reached(rows, self.observed[active])
+        before = self._count.copy(), self._n_used.copy(), self._n_read, self._decisions.copy()
         start, columns = 0, np.arange(active.size)
-        while start < rows.shape[0] and columns.size:
-            look = self._next_look()
-            stop = min(rows.shape[0], start + look - self._n_read)
-            self._count[:, active[columns]] += np.count_nonzero(seen[:, start:stop, columns], axis=1)
-            self._n_read += stop - start
-            self._n_used[active[columns]] = self._n_read
-            start = stop
-            if self._n_read == look:
-                self._look()
-                columns = np.flatnonzero(self._decisions[active] == 0)
+        try:
+            while start < rows.shape[0] and columns.size:
+                look = self._next_look()
+                stop = min(rows.shape[0], start + look - self._n_read)
+                self._count[:, active[columns]] += np.count_nonzero(seen[:, start:stop, columns], axis=1)
+                self._n_read += stop - start
+                self._n_used[active[columns]] = self._n_read
+                start = stop
+                if self._n_read == look:
+                    self._look()
+                    columns = np.flatnonzero(self._decisions[active] == 0)
+        except BaseException:       # Ctrl-C
+            self._count, self._n_used, self._n_read, self._decisions = before
+            raise
 
     def run(self: Rule, resample: Callable[[int, NDArray[np.intp]], ArrayLike], *, progress: bool = False) -> Rule:
         """Draw resamples until every hypothesis is decided.
@@ -476,7 +484,8 @@ def permutation_test(
     ------
     ValueError
         If an argument is out of range, the shapes do not fit, or a statistic is nan. What `statistic` or `resample`
-        raises comes through.
+        raises comes through. This exception, or that of Ctrl-C, has the test with all permutations used by then:
+        ``error.rule.result()`` is what is known.
 
     Notes
     -----
@@ -518,7 +527,9 @@ def permutation_test(
         _checks.takes(resample, "resample", "k", "rng")
         observed = np.asarray(statistic(*data), dtype=float)
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
-        rule.run(lambda k, active: _own_null(resample, k, generator, observed.shape)[:, active], progress=progress)
+
+        def draw(k: int, active: NDArray[np.intp]) -> Float:
+            return _own_null(resample, k, generator, observed.shape)[:, active]
     else:
         kind = _checks.choice(permutation_type, "permutation_type", TYPES)
         drawn = Resamples(data, kind, axis, n_resamples, generator)
@@ -529,7 +540,17 @@ def permutation_test(
             if risk is None and alpha / 1000.0 * (n_resamples + 1) < 1.0:
                 risk = 0.0
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
-        rule.run(lambda k, active: drawn.statistics(compute, k, active, batch, AT_ONCE), progress=progress)
+
+        def draw(k: int, active: NDArray[np.intp]) -> Float:
+            return drawn.statistics(compute, k, active, batch, AT_ONCE)
+    try:
+        rule.run(draw, progress=progress)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            error.rule = rule  # type: ignore[attr-defined]
+            if rule.n_read:
+                error.add_note(NOTE)
+        raise
     return _reshaped(rule.result(), observed.shape)
 
 
