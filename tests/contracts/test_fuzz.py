@@ -10,9 +10,10 @@ import warnings
 import numpy as np
 import pytest
 
-from fuzz import fuzz_race, fuzz_streams
+from fuzz import fuzz_observed, fuzz_race, fuzz_streams
 
-TARGETS = {"races": fuzz_race.fuzz, "streams": fuzz_streams.fuzz}
+TARGETS = {"races": fuzz_race.fuzz, "streams": fuzz_streams.fuzz, "observed": fuzz_observed.fuzz}
+FEW = {"observed": 80}
 
 
 def mutated(data, corpus, rng):
@@ -80,7 +81,7 @@ def hunt(function, runs, seed):
     return len(seen)
 
 
-@pytest.mark.parametrize("runs", [400, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [1, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", TARGETS)
-def test_targets_hold_on_random_and_mutated_bytes(name, runs, seed):
-    assert hunt(TARGETS[name], runs, seed) > 300
+def test_targets_hold_on_random_and_mutated_bytes(name, times, seed):
+    assert hunt(TARGETS[name], FEW.get(name, 400) * times, seed) > 300

@@ -39,7 +39,8 @@ RACES = {
 @pytest.mark.parametrize("race", RACES)
 def test_a_smaller_delta_never_stops_a_race_earlier(race, n_best, seed):
     for k in range(4):
-        values = table([seed, k], gap=0.1 if race == "BettingRace without a support" else 0.3)     # its start: 200 rounds
+        # Without a support a race on streams starts at 200 rounds.
+        values = table([seed, k], gap=0.1 if race == "BettingRace without a support" else 0.3)
         found = [RACES[race](values, delta, n_best) for delta in DELTAS]
         assert all(result.stopped_by == "bound" for result in found)
         read = [int(np.max(result.pulls)) for result in found]

@@ -383,6 +383,14 @@ def test_labels_of_every_kind():
     assert all(answer == answers[0] for answer in answers)
 
 
+def test_labels_may_be_tuples_beside_words():
+    mixed = fr.Comparison(["a", ("b", 1), 7], support=(0, 1))
+    for told in ([("b", 1), "a", 7, "a"], (("b", 1), "a", 7, "a")):
+        mixed.observe_many(told, [0.5, 0.25, 1.0, 0.25])
+    mixed.observe_many(("b", 1), [0.5, 0.5])
+    assert mixed.result().pulls.tolist() == [4, 4, 2]
+
+
 def test_the_history_is_thinned():
     test = fr.Comparison(2)
     test.observe_many(np.arange(100_000) % 2, np.random.default_rng(7).normal(size=100_000))

@@ -280,11 +280,13 @@ class Comparison(_checks.OwnInit):
 
     def _codes(self, arms: Any, count: int) -> NDArray[np.intp]:
         """The arms' numbers, from an array of labels or a label for all."""
-        if isinstance(arms, (str, bytes)) or np.ndim(arms) == 0:
+        if isinstance(arms, tuple):
+            if arms in self._code:
+                return np.full(count, self._code[arms], dtype=np.intp)
+            arms = list(arms)
+        if not isinstance(arms, list) and (isinstance(arms, (str, bytes)) or np.ndim(arms) == 0):
             return np.full(count, self._code_of(arms, "arms"), dtype=np.intp)
-        if isinstance(arms, tuple) and arms in self._code:
-            return np.full(count, self._code[arms], dtype=np.intp)
-        array = np.asarray(arms) if not isinstance(arms, list) else arms
+        array = arms if isinstance(arms, list) else np.asarray(arms)
         if len(array) != count:
             raise ValueError(f"arms has {len(array)} entries and rewards {count}; each reward needs its arm")
         numbered = self._labels == tuple(range(len(self._labels)))
