@@ -3,6 +3,7 @@
     python bench/common_rounds.py [runs]
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastrace.pulls import BernoulliPulls
 RULES = {"FiniteRace": "FiniteRace", "BettingRace": "differences", "BettingRace, rows as they come":
          "differences, in order", "LUCB": "LUCB", "LUCB, paired": "LUCB, paired"}
 DELTA, MOST_ROUNDS = 0.05, 60_000
+RUNS = {"LUCB": 400, "LUCB, paired": 100, "BettingRace": 100}       # of independent arms
 
 
 def rounds_time(means):
@@ -31,6 +33,12 @@ def independent(means, rule, k):
         assert result.stopped_by == "bound"
         return result.pulls.sum()
     return fr.LUCB(len(means), 1, delta=DELTA, paired=rule == "LUCB, paired").run(BernoulliPulls(means, rng=k)).n_read
+
+
+@functools.lru_cache
+def pulls(name, rule):
+    """Pulls of every run on independent arms."""
+    return np.array([independent(Distance.instances[name], rule, k) for k in range(RUNS[rule])])
 
 
 def main(runs=40):
@@ -50,7 +58,7 @@ def main(runs=40):
     columns = "T* log(1 / delta)", "the same, whole rounds", "LUCB", "LUCB, paired", "BettingRace"
     print("\n| independent arms of 0/1 rewards | " + " | ".join(columns) + " |\n|---|" + "---|" * len(columns))
     for name, means in Distance.instances.items():
-        made = [[independent(means, rule, k) for k in range(runs)] for rule in ("LUCB", "LUCB, paired", "BettingRace")]
+        made = [pulls(name, rule) for rule in RUNS]
         least = characteristic_time(means) * -np.log(DELTA), rounds_time(means) * -np.log(DELTA)
         base = np.mean(made[0])
         cells = [f"{np.mean(x):,.0f} ({np.mean(x) / base:.2f})" for x in made[1:]]

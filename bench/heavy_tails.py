@@ -198,8 +198,8 @@ def difference(share):
     return looks
 
 
-def measure_intervals(name, looks, law, trials, most, delta=0.05):
-    """Print one line of the table."""
+def intervals_missed(looks, law, trials, most, delta=0.05):
+    """Shares of streams missed by the plain intervals, by those given, and by those without a warning; and widths."""
     draw, mean = STREAMS[law]
     missed, widths = np.zeros(3), {200: [], 1000: [], 10_000: []}
     for seed in range(trials):
@@ -212,8 +212,14 @@ def measure_intervals(name, looks, law, trials, most, delta=0.05):
                     widths[wanted[0]].append((given[1] - given[0]) / (plain[1] - plain[0]))
                 del wanted[0]
         missed += out
+    return missed / trials, widths
+
+
+def measure_intervals(name, looks, law, trials, most):
+    """Print one line of the table."""
+    missed, widths = intervals_missed(looks, law, trials, most)
     print(f"{name:12}{law:22}" + "  ".join(f"{what} {share:<6.3f}" for what, share in zip(
-        ("plain", "wrong", "silent"), missed / trials, strict=True)) + " width " + "  ".join(
+        ("plain", "wrong", "silent"), missed, strict=True)) + " width " + "  ".join(
             f"{np.median(found):<5.2f}" if found else "-" for found in widths.values()), flush=True)
 
 

@@ -3,6 +3,8 @@
 `python bench/benchmarks/comparison.py` prints how often either is wrong when the arms are equal, and widths.
 """
 
+import time
+
 import numpy as np
 from scipy import stats
 
@@ -53,8 +55,8 @@ class Events:
         z_tests(self.arms, self.x, np.arange(1, 31) * (len(self.x) // 30))
 
 
-def print_errors(runs=200, n=30_000):
-    """Share of experiments with four equal arms that call any different, at any look."""
+def errors(runs=100, n=20_000):
+    """Share of experiments with four equal arms that call any different, at any look, and widths of a difference."""
     wrong = dict.fromkeys((*SUPPORT, "z-tests"), 0)
     width = dict.fromkeys(SUPPORT, 0.0)
     for seed in range(runs):
@@ -66,9 +68,29 @@ def print_errors(runs=200, n=30_000):
             wrong[kind] += bool((past["difference_lower"] > 0).any() or (past["difference_upper"] < 0).any())
             width[kind] += float(np.mean(past["difference_upper"][-1] - past["difference_lower"][-1])) / runs
         wrong["z-tests"] += min(z_tests(arms, x, np.arange(1, 31) * (n // 30))) < 0.05
-    print(f"called different at any look: {({kind: count / runs for kind, count in wrong.items()})}")
-    print(f"width of a difference after {n} events: {({kind: round(value, 5) for kind, value in width.items()})}")
+    return {kind: count / runs for kind, count in wrong.items()}, width
+
+
+def seconds(method, kind):
+    """CPU seconds of a method of `Events`, the least of five."""
+    case, took = Events(), []
+    case.setup(kind)
+    for _ in range(5):
+        start = time.process_time()
+        getattr(case, method)(kind)
+        took.append(time.process_time() - start)
+    return min(took)
+
+
+def main():
+    wrong, width = errors()
+    by_z = seconds("time_z_tests_at_30_looks", "exact")
+    print(f"{'':12}{'called different':>18}{'width':>8}{'CPU s':>8}{'by names':>10}{'all pairs':>11}")
+    for kind in SUPPORT:
+        took = (seconds(f"time_observe_many{how}", kind) for how in ("", "_by_names", "_all_pairs"))
+        print(f"{kind:12}{wrong[kind]:18.2f}{width[kind]:8.3f}" + "{:8.2f}{:10.2f}{:11.2f}".format(*took), flush=True)
+    print(f"{'z-tests':12}{wrong['z-tests']:18.2f}{'':8}{by_z:8.2f}")
 
 
 if __name__ == "__main__":
-    print_errors()
+    main()

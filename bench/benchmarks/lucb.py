@@ -152,14 +152,14 @@ class NormalDistance:
     }
     params = (list(instances), ["sub_gaussian", "symmetric", "support"])
     param_names = ["instance", "given"]
-    delta = 0.05
+    delta, runs = 0.05, 20
 
     def track_pulls_over_lower_bound(self, instance, given):
         means, scales = self.instances[instance]
         known = {"sub_gaussian": {"sub_gaussian": scales}, "symmetric": {"symmetric": True},
                  "support": {"support": (means - 8.0 * scales, means + 8.0 * scales)}}[given]
         pulls = []
-        for k in range(20):
+        for k in range(self.runs):
             rng = np.random.default_rng(k)
 
             def pull(arms, counts, rng=rng):

@@ -107,12 +107,13 @@ MEANS = {                           # of one arm: rewards, and scores of these c
 CORRELATIONS = (0.0, 0.6, 0.95)
 
 
-def means(rewards, epsilon, seeds=SEEDS):
+@functools.lru_cache
+def means(rewards, epsilon):
     """Rewards for a mean to an absolute accuracy; over them, those with scores of each correlation, with useless scores
     in support alone (a coefficient of 0, and the support that scores take), and with half of `delta`."""
     plain = wide = halved = 0
     scored = dict.fromkeys(CORRELATIONS, 0)
-    for seed in range(seeds):
+    for seed in range(SEEDS):
         rng = np.random.default_rng([20160619, seed])
         y = MEANS[rewards](rng)
         given = {"accuracy": "absolute", "rng": seed}
@@ -127,22 +128,30 @@ def means(rewards, epsilon, seeds=SEEDS):
             scored[r] += fr.estimate_mean(y, epsilon, DELTA, proxy=p, **given).n_samples
             if r == 0.0:
                 wide += fr.estimate_mean(y, epsilon, DELTA, fr.Proxy(p).support, **given).n_samples
-    return plain / seeds, {**{r: n / plain for r, n in scored.items()}, "support": wide / plain, "half": halved / plain}
+    return plain / SEEDS, {**{r: n / plain for r, n in scored.items()}, "support": wide / plain, "half": halved / plain}
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["means"]:
-        print(f"{'rewards':14}{'epsilon':>8}{'without':>9}{'useless':>9}{'r = .6':>8}{'r = .95':>8}"
-              f"{'support alone':>15}{'half of delta':>15}")
-        for law in MEANS:
-            for accuracy in (0.1, 0.05, 0.02, 0.01):
-                count, share = means(law, accuracy)
-                print(f"{law:14}{accuracy:8}{count:9.0f}{share[0.0]:9.2f}{share[0.6]:8.2f}{share[0.95]:8.2f}"
-                      f"{share['support']:15.2f}{share['half']:15.2f}", flush=True)
-        sys.exit()
+def print_means():
+    print(f"{'rewards':14}{'epsilon':>8}{'without':>9}{'useless':>9}{'r = .6':>8}{'r = .95':>8}"
+          f"{'support alone':>15}{'half of delta':>15}")
+    for law in MEANS:
+        for accuracy in (0.1, 0.05, 0.02, 0.01):
+            count, share = means(law, accuracy)
+            print(f"{law:14}{accuracy:8}{count:9.0f}{share[0.0]:9.2f}{share[0.6]:8.2f}{share[0.95]:8.2f}"
+                  f"{share['support']:15.2f}{share['half']:15.2f}", flush=True)
+
+
+def print_races():
     print(f"{'table':22}{'r':>6}{'1 - r^2':>9}{'rewards':>9}{'proxy':>7}{'exact':>7}{'c = 1':>7}{'wrong':>7}")
     for name in TABLES:
         for share in (0.0, 0.5, 0.8, 0.95):
             told = runs(name, share)
             print(f"{name:22}{told['r']:6.2f}{1 - told['r'] ** 2:9.2f}{told['rewards']:9.0f}{told['proxy']:7.2f}"
                   f"{told['exact']:7.2f}{told['one']:7.2f}{told['wrong']:7d}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["means"]:
+        print_means()
+    else:
+        print_races()

@@ -112,7 +112,7 @@ class Array:
 
 
 class First:
-    """The first 1000 rewards, more than half of which are looks: 100 to 190 us."""
+    """The first 1000 rewards, more than half of which are looks: 100 to 290 us, by the machine."""
 
     params = ["uniform", "beta(100, 300)"]
     param_names = ["law"]
@@ -186,7 +186,7 @@ class Samples:
 
     params = ["uniform", "mean of 10 uniforms", "bernoulli 0.5", "bernoulli 0.05", "beta(10, 30)"]
     param_names = ["law"]
-    runs = 10
+    runs, delta = 10, 0.1
 
     def setup(self, law):
         rng = np.random.default_rng(20080705)
@@ -203,22 +203,22 @@ class Samples:
         return float(np.mean([samples(x) for x in self.streams]))
 
     def track_ebgstop_star(self, law):
-        return self.mean(lambda x: ebgstop_star(x, 0.1, 0.1))
+        return self.mean(lambda x: ebgstop_star(x, 0.1, self.delta))
 
     def track_target_eb_stop(self, law):
-        return self.mean(lambda x: fr.TargetEBStop(0.1, 0.1).update_many(x))
+        return self.mean(lambda x: fr.TargetEBStop(0.1, self.delta).update_many(x))
 
     def track_target_bet_stop(self, law):
-        return self.mean(lambda x: fr.TargetBetStop(0.1, 0.1).update_many(x))
+        return self.mean(lambda x: fr.TargetBetStop(0.1, self.delta).update_many(x))
 
     def track_target_odds_stop(self, law):
-        return self.mean(lambda x: fr.TargetOddsStop(0.1, 0.1).update_many(x))
+        return self.mean(lambda x: fr.TargetOddsStop(0.1, self.delta).update_many(x))
 
     def track_betting_stop(self, law):
-        return self.mean(lambda x: fr.BettingStop(0.1, 0.1).update_many(x))
+        return self.mean(lambda x: fr.BettingStop(0.1, self.delta).update_many(x))
 
     def track_gbas(self, law):
-        return self.mean(lambda x: fr.GBAS(0.1, 0.1, rng=1).update_many(x))
+        return self.mean(lambda x: fr.GBAS(0.1, self.delta, rng=1).update_many(x))
 
 
 LAWS = {

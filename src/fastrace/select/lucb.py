@@ -54,8 +54,8 @@ class LUCB(Selection):
     rule : {"auto", "pairs", "intervals"}, default "auto"
         When to stop. ``"pairs"``: when every pair of a chosen arm and another has enough evidence, see the notes; there
         is nothing to choose, and it adapts to the variance, to rewards of 0 and 1, and to means near an end of the
-        support. ``"intervals"``: when the intervals of all single means are apart, by `bound` and `split`; it took 1.3
-        to 3.8 times as many pulls in 25 comparisons (``bench/pairs.py``). ``"auto"``: pairs, but intervals if `bound`
+        support. ``"intervals"``: when the intervals of all single means are apart, by `bound` and `split`; it took 1.2
+        to 3.8 times as many pulls in 30 comparisons (``bench/pairs.py``). ``"auto"``: pairs, but intervals if `bound`
         or `split` is given.
     bound : str, optional
         With intervals: the bound of each mean that holds at all times at once:
@@ -92,7 +92,7 @@ class LUCB(Selection):
         By pairs, with a support: rewards come in rounds. A request of several arms wants equally many of each, and the
         t-th rewards of all of them must be of one draw: the same prompt, row, day or random seed. Requests do not
         share draws. Arms are then compared by their differences, which take few rounds where arms agree on most
-        draws; where they do not, the rule asks for one arm at a time, and took 0.9 to 1.06 times the pulls that it
+        draws; where they do not, the rule asks for one arm at a time, and took 0.98 to 1.07 times the pulls that it
         takes without `paired` on independent arms of 0/1 rewards (``bench/common_rounds.py``). With 30 arms that share
         .8 to .95 of their variance it took 1.4 to 1.5 times the pulls of `FiniteRace`, with 12 arms no more. `run`
         reads a table so: a row is a draw. At most 1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
