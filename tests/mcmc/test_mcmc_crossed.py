@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastrace import mcmc
-from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
+from fastrace.mcmc.kernels import _surrogate_moves
 from fastrace.mcmc.kernels._minibatch import BlockTable
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
@@ -167,15 +167,14 @@ def test_weights_of_pieces_are_their_formula():
 
 
 @pytest.mark.parametrize("within", [None, {0: 1}])
-@pytest.mark.parametrize("size", [0.1, 0.4])     # the straight way, and by way of the point of expansion
-def test_minibatches_of_several_factors_are_their_twin(size, within, monkeypatch):
+@pytest.mark.parametrize(("size", "wider"), [(0.1, 1.5), (0.4, 1.0)])    # straight, and by the point of expansion
+def test_minibatches_of_several_factors_are_their_twin(size, wider, within, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
-    monkeypatch.setattr(_surrogate_decisions, "NOISE", np.inf)  # bounds as they are: few rows, as the twin can draw
     monkeypatch.setattr(_surrogate_moves, "replaced", lambda *given: None)  # walks of sites have a twin elsewhere
     rng = np.random.default_rng(SEED)
     model = nested(rng, 6000, {"a": False, "ab": False}) if within else crossed(rng, 6000, (4, 3))
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
-    kernel._walks, kernel._engines = None, []
+    kernel._walks, kernel._engines, kernel._wider = None, [], wider     # few rows, as the twin can draw
     made = kernel.compressed
     plain, design = plain_pieces(model, made, within)
     weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)
@@ -199,7 +198,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, within, monkeypatch
         level = -stream.standard_exponential()
         new = inner.move(theta, stream)
         level += (new - theta)[:n] @ kernel._tilt
-        sizes = plain.sizes(theta[:n] - made.psi_hat, new[:n] - made.psi_hat, totals)
+        sizes = wider * plain.sizes(theta[:n] - made.psi_hat, new[:n] - made.psi_hat, totals)
         took, read = twin.minibatch_of_pieces(
             own, weights, blocks, sizes,
             lambda row, now=theta, to=new: residual(row, to[:n]) - residual(row, now[:n]), level)

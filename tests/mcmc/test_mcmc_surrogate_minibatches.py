@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fastrace import mcmc
-from fastrace.mcmc.kernels import _surrogate_moves
+from fastrace.mcmc.kernels import _surrogate_decisions, _surrogate_moves
+from fastrace.mcmc.kernels._minibatch import BlockTable
 from reference import surrogate as twin
 from reference.mcmc import RowStream
 from surrogates import SEED, grouped, grouped_data, plain_inner
@@ -51,18 +52,18 @@ def test_bounds_in_blocks_need_no_dense_root(family, slopes):
     assert np.isfinite(state.position).all()
 
 
-@pytest.mark.parametrize("radii", [(), (1.6, 2.4)])
-def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
+@pytest.mark.parametrize(("radii", "wider"), [((), 1.0), ((), 1.2), ((1.6, 2.4), 1.5)])
+def test_minibatches_by_blocks_are_their_twin(radii, wider, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
     kernel = mcmc.SurrogateMetropolis(grouped(X, codes, y), decision="poisson")
-    kernel._walks, kernel._engines = None, []
+    kernel._walks, kernel._engines, kernel._wider = None, [], wider
     made, about = kernel.compressed, kernel.reference
     lengths = kernel.model._lengths(made.covariance_root())
     np.testing.assert_allclose(kernel._lengths_of_rows(), lengths, rtol=1e-8)
     within = [(radius, kernel.model._weights_within(made.psi_hat, lengths, radius)) for radius in radii]
-    kernel._balls = tuple((radius, kernel._block_table(weights)) for radius, weights in within)
+    kernel._balls = tuple((radius, BlockTable(weights, codes, 4)) for radius, weights in within)
     balls = [(radius, twin.Blocks(weights, codes, 4)) for radius, weights in within]
     order = np.r_[2:6, 0:2]
     plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order)
@@ -90,8 +91,24 @@ def test_minibatches_by_blocks_are_their_twin(radii, monkeypatch):
         took, read = twin.minibatch(
             own, blocks, whitened(theta[:6]), whitened(new[:6]), np.arange(2), [[2 + g] for g in range(4)],
             lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level,
-            balls)
+            balls, wider)
         assert (took, read) == (accepted, rows)
         theta = new if took else theta
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
     assert steps.rows.max() > 0
+
+
+def test_bounds_of_one_factor_are_widened_where_minibatches_would_refuse_most_moves(monkeypatch):
+    rng = np.random.default_rng(SEED)
+    X, codes = np.column_stack([np.ones(20_000), rng.standard_normal(20_000)]), rng.integers(300, size=20_000)
+    eta = X @ [-0.3, 0.3] + (0.5 * rng.standard_normal(300))[codes]
+    model, accepted, read = mcmc.GLM(X, rng.random(20_000) < 1 / (1 + np.exp(-eta)), groups=codes), [], []
+    for wide in (True, False):
+        if not wide:
+            monkeypatch.setattr(_surrogate_decisions.DecidedByRows, "_widening", lambda *given: 1.0)
+        kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+        _, steps = kernel.run(rng, kernel.init(None, rng), 1500)
+        accepted.append(steps.accepted.mean())
+        read.append(steps.rows.mean())
+        assert pickle.loads(pickle.dumps(kernel))._wider == kernel._wider and (kernel._wider > 1.5) == wide
+    assert accepted[0] > accepted[1] + 0.1 and read[0] < 0.05 * 20_000

@@ -322,7 +322,7 @@ class Blocks:
         self.tables = [alias_table(own) if len(own) else None for own in self.weights]
 
 
-def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=()):
+def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=(), wider=1.0):
     """Whether the rows' changes, all of them in a function of the row, sum to more than the threshold; rows read.
 
     z0 and z1: whitened points; `dense` and `coordinates[g]`: which of them the rows of block g see. balls: pairs of a
@@ -334,7 +334,7 @@ def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, ba
         a, b = z0[seen], z1[seen]
         far = max(np.linalg.norm(a), np.linalg.norm(b))
         held.append(next((inner for radius, inner in balls if far <= radius), blocks))
-        sizes.append(cubic_change(a @ a, a @ b, b @ b, (b - a) @ (b - a)))
+        sizes.append(wider * cubic_change(a @ a, a @ b, b @ b, (b - a) @ (b - a)))
         rate += held[g].weights[g].sum() * sizes[-1]
         upto.append(rate)
     drawn = []

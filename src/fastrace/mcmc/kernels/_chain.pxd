@@ -73,6 +73,7 @@ cdef class Chain:
     cdef cnp.ndarray _from_hat
     cdef double *from_hat
     cdef Arrow metric
+    cdef bint along                         # whether the move is along one of few directions, and small
     cdef step_t step
     cdef row_stream_t stream
 

@@ -403,11 +403,12 @@ cdef class BlockPoissonChain(MinibatchChain):
         free(self.bound)
         free(self.drawn)
 
-    def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner):
+    def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner,
+                   wider=1.0):
         """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold.
 
         `inner` are pairs of a smaller radius and a table of the same blocks with weights that hold within it, the
-        smallest first.
+        smallest first. Bounds are `wider` by a factor, so that minibatches are larger and add less noise to decisions.
         """
         cdef double most_ = most, radius_ = radius
         guard_check_idle(&self.guard, self)
@@ -416,13 +417,16 @@ cdef class BlockPoissonChain(MinibatchChain):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows, and the metric "
                              f"{factor.base!r}; {self.source.n_rows} rows and one block for each of the metric are "
                              f"needed")
-        self._hold_blocks(blocks, hat, most_, inner)
+        self._hold_blocks(blocks, hat, most_, inner, wider)
         self.factor, self.reach = factor, radius_
         guard_built(&self.guard, 1)
 
-    def _hold_blocks(self, BlockTable blocks, hat, most, inner=()):
+    def _hold_blocks(self, BlockTable blocks, hat, most, inner, wider):
         cdef BlockTable table
         cdef int k
+        if not 1.0 <= wider < INFINITY:
+            raise ValueError(f"bounds are wider by {wider}; a finite factor of at least 1 is needed")
+        self.wider = wider
         point = np.array(hat, dtype=np.float64)
         if point.shape != (self.n_seen,):
             raise ValueError(f"hat has shape {point.shape}; ({self.n_seen},) is needed")
@@ -453,12 +457,16 @@ cdef class BlockPoissonChain(MinibatchChain):
             grow(<void **>&self.drawn, count, sizeof(Py_ssize_t))
         return MinibatchChain.reserve(self, count)
 
+    cdef double widening(self) noexcept nogil:
+        """Of this move's bounds. A move along a direction changes little, so that its minibatch adds little noise."""
+        return 1.0 if self.along else self.wider
+
     cdef double measure(self) noexcept nogil:
         """Sizes of the move by block, and the sum of all rates; infinite where the weights do not hold."""
         cdef const double *total = self.total_in[self.n_balls]
         cdef double squares[4]
         cdef double own[4]
-        cdef double rate = 0.0, limit = self.reach * self.reach, far
+        cdef double rate = 0.0, limit = self.reach * self.reach, wider = self.widening(), far
         cdef int k
         cdef Py_ssize_t first = self.factor.base.start, width = self.factor.base.width, g, i
         cdef Py_ssize_t last = first + self.factor.base.n_blocks * width
@@ -481,7 +489,7 @@ cdef class BlockPoissonChain(MinibatchChain):
             if total[g] > 0.0:
                 if not (own[0] <= limit and own[2] <= limit):
                     return INFINITY
-                self.size[g] = cubic_change(own[0], own[1], own[2], own[3])
+                self.size[g] = wider * cubic_change(own[0], own[1], own[2], own[3])
                 far, k = max(own[0], own[2]), 0
                 while k < self.n_balls and far > self.ball[k] * self.ball[k]:
                     k += 1

@@ -34,8 +34,11 @@ cdef class PiecePoissonChain(BlockPoissonChain):
     cdef double *s1
     cdef double *apart                  # by block: |w_k - v_k|^3
 
-    def set_pieces(self, BlockTable blocks not None, pieces, hat, most):
-        """Where rows are drawn from; the coordinates that they see; the point of expansion; when to read all rows."""
+    def set_pieces(self, BlockTable blocks not None, pieces, hat, most, wider=1.0):
+        """Where rows are drawn from; the coordinates that they see; the point of expansion; when to read all rows.
+
+        `wider` is as of `BlockPoissonChain.set_blocks`.
+        """
         cdef double most_ = most
         cdef Py_ssize_t m = len(pieces.root), size, kinds = len(pieces.places) + 1
         guard_check_idle(&self.guard, self)
@@ -43,7 +46,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
                 len(pieces.response) != self.n_seen or blocks.n_parts != kinds):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows; {pieces.n_blocks} of "
                              f"{self.source.n_rows} are needed")
-        self._hold_blocks(blocks, hat, most_)
+        self._hold_blocks(blocks, hat, most_, (), wider)
         self._rest, self._places = np.array(pieces.rest, np.intp), np.array(pieces.places, np.intp, order="C")
         self._sums = np.array(pieces.sums, np.intp, order="C")
         shared, own, along = pieces.maps()
@@ -123,7 +126,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
     cdef double measure(self) noexcept nogil:
         cdef const Py_ssize_t *place = <const Py_ssize_t *>cnp.PyArray_DATA(self._places)
         cdef const double *total = <const double *>cnp.PyArray_DATA(self.blocks.totals)
-        cdef double far, gap, rate = 0.0, straight, t = 1.0
+        cdef double far, gap, rate = 0.0, straight, t = 1.0, wider = self.widening()
         cdef Py_ssize_t f, g, i, width, block = 1
         for i in range(self.n_seen):
             self.z0[i] = self.now[i] - self.from_hat[i]
@@ -147,7 +150,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
             t = cbrt(0.5 * far / gap) if gap > 0.0 else 1.0
             straight = t * t
         for block in range(self.blocks.n_blocks):
-            self.size[block] = (straight * self.apart[block] + self.size[block] / t) / 6.0 * ROUNDING
+            self.size[block] = (straight * self.apart[block] + self.size[block] / t) / 6.0 * ROUNDING * wider
             rate += total[block] * self.size[block]
             self.upto[block] = rate
         return rate

@@ -264,6 +264,7 @@ cdef class SurrogateMove(Move):
         elif self.inner.exact or kind == SHIFT:        # R is as it was, up to rounding
             chain.step.accepted = threshold <= 0.0
         else:
+            chain.along = kind == ALONG
             chain.decide(threshold)
         if chain.step.accepted and kind == SHIFT:
             memcpy(chain.now, chain.new, n * sizeof(double))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +22,17 @@ from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
+BoundsOf = Callable[[NDArray[np.intp], Array, Array], Array]  # of rows, for a move between two steps
 
-PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of several factors are best
+PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of rows in groups are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
 PILOT_OF_GROUPS, LASTS = 400, 3.0  # with groups, of so many a state lasts longer than this, in steps, on average
 PILOT_PASSES = 10_000_000  # rows that those of a model with groups may read
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
+LITTLE, CHEAP = 0.1, 32.0  # variance that is worth so many rows, which are read in less time than a move takes
 WORTH = 0.05  # of the rows, from which on a race is tried in its place
+MOST_WIDENED = 0.5 * WORTH  # of the rows, that minibatches by wider bounds may read
 BALLS = 1.0, 2.5, 5.0  # radii of smaller balls for blocks, beyond the root of the coordinates that a row sees
 SMALLER = 0.6  # of the next larger ball's weights, below which those of a smaller one are worth their memory
 
@@ -45,6 +49,7 @@ class DecidedByRows(OnSurrogate, Racing):
     full_pass_at: float
     _blocks: BlockTable | None
     _balls: tuple[tuple[float, BlockTable], ...] = ()  # of blocks
+    _wider = 1.0  # factor of their bounds
     _parts: Array | None = None  # weights of the rows in pieces, until there is a table
 
     def _first_decision(self) -> str:
@@ -73,9 +78,7 @@ class DecidedByRows(OnSurrogate, Racing):
         else:
             # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
             self._radius, smallest = self._shells[0] if self._shells else (self.reference.radius, weights)
-            self._blocks = self._block_table(smallest)
-            if self._blocks is not None and self._along is not None:
-                self._balls = self._smaller_balls(smallest)
+            self._blocks, self._balls = self._block_tables(smallest)
         if self._blocks is None:
             self._table = table_of(weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
@@ -147,52 +150,86 @@ class DecidedByRows(OnSurrogate, Racing):
         if sites is not None:
             self._tilt, self._bend, self._along = sites.tilt, sites.bend, sites.walks
 
-    def _block_table(self, weights: Array) -> BlockTable | None:
-        """Rows by the block of coordinates that they see beside the dense ones; None if there are no blocks."""
-        arrow = self.compressed.curvature
-        for factor in getattr(self.model, "factors", ()):
-            if arrow.n_blocks and factor.start == arrow.start and weights.any():
-                return BlockTable(weights, factor.codes, arrow.n_blocks)
-        return None
+    def _block_tables(self, weights: Array) -> tuple[BlockTable | None, tuple[tuple[float, BlockTable], ...]]:
+        """Rows by the block of coordinates that they see beside the dense ones, if there are blocks; and in balls."""
+        arrow, model = self.compressed.curvature, self.model
+        if not (self._in_blocks and arrow.n_blocks and weights.any()):
+            return None, ()
+        factor = model.factors[0]  # type: ignore[attr-defined]
+        assert factor.start == arrow.start
+        balls = [] if self._along is None else self._smaller_balls(weights)
+        self._wider = self._widening(self._bounds_in_blocks([*balls, (math.inf, weights)]))
+        tables = [BlockTable(own, factor.codes, arrow.n_blocks) for own in (*(w for _, w in balls), weights)]
+        return tables[-1], tuple((radius, table) for (radius, _), table in zip(balls, tables, strict=False))
 
-    def _smaller_balls(self, weights: Array) -> tuple[tuple[float, BlockTable], ...]:
-        """Radii and rows of smaller balls, where these ask for far fewer rows: as of groups with one outcome alone.
+    def _smaller_balls(self, weights: Array) -> list[tuple[float, Array]]:
+        """Radii and weights of smaller balls, where these ask for far fewer rows: as of groups with one outcome alone.
 
         The radii of `Reference.shells` are for all coordinates together, of which a row sees few.
         """
-        arrow, model, out = self.compressed.curvature, self.model, []
+        arrow, model = self.compressed.curvature, self.model
+        out: list[tuple[float, Array]] = []
         hat, lengths, total = np.array(self.compressed.psi_hat), self._lengths_of_rows(), math.fsum(weights)
         for beyond in reversed(BALLS):
             radius = math.sqrt(arrow.n_dense + arrow.width) + beyond
             smaller = np.minimum(model._weights_within(hat, lengths, radius), weights)  # type: ignore[attr-defined]
-            table = self._block_table(smaller)
-            if radius < self._radius and table is not None and math.fsum(smaller) <= SMALLER * total:
-                out.append((radius, table))
+            if radius < self._radius and smaller.any() and math.fsum(smaller) <= SMALLER * total:
+                out.append((radius, smaller))
                 total = math.fsum(smaller)
-        return tuple(reversed(out))
+        return out[::-1]
+
+    def _bounds_in_blocks(self, balls: Sequence[tuple[float, Array]]) -> BoundsOf:
+        """Bounds of rows by one block each, from weights within balls, the smallest first."""
+        arrow, factor = self.compressed.curvature, self.compressed.factor()
+        codes = self.model.factors[0].codes  # type: ignore[attr-defined]
+        dense = np.asarray(arrow.block_coordinates()[1])
+        own = slice(arrow.start, arrow.start + arrow.n_blocks * arrow.width)
+
+        def bounds(rows: NDArray[np.intp], before: Array, after: Array) -> Array:
+            squares = np.square([factor.whiten(before), factor.whiten(after)])
+            far = squares[:, own].reshape(2, arrow.n_blocks, arrow.width).sum(axis=2)
+            far = np.sqrt(far + squares[:, dense].sum(axis=1, keepdims=True))[:, codes[rows]]
+            weights = balls[-1][1][rows]
+            for radius, smaller in reversed(balls[:-1]):
+                weights = np.where(far.max(axis=0) <= radius, smaller[rows], weights)
+            return np.asarray(weights * (far**3).sum(axis=0) / 6.0)
+
+        return bounds
 
     def _piece_table(self) -> BlockTable:
-        """Rows by the pieces that they see, with bounds so wide that minibatches add little noise to decisions.
+        """Rows by the pieces that they see."""
+        assert self._pieces is not None and self._parts is not None
+        pieces, weights, self._parts = self._pieces, self._parts, None
+        codes = pieces.codes(self.model.factors)  # type: ignore[attr-defined]
+
+        def bounds(rows: NDArray[np.intp], before: Array, after: Array) -> Array:
+            cubes = pieces.cubes(before) + pieces.cubes(after)
+            return np.asarray((weights[:, rows] * cubes[codes[:, rows]]).sum(axis=0) / 6.0)
+
+        self._wider = self._widening(bounds)
+        return BlockTable(weights, codes, pieces.n_blocks)
+
+    def _widening(self, bounds_of: BoundsOf) -> float:
+        """By how much to multiply bounds, so that minibatches add little noise to decisions.
 
         A row drawn at the rate of its bound b adds about change^2 / b to the variance of the log acceptance ratio.
         """
-        assert self._pieces is not None and self._parts is not None
-        rng, weights, self._parts = np.random.default_rng(PILOT_SEED), self._parts, None
-        codes, n = self._pieces.codes(self.model.factors), self.model.n_rows  # type: ignore[attr-defined]
+        rng, n = np.random.default_rng(PILOT_SEED), self.model.n_rows
         ends = self._ends(2 * PAIRS, rng)
         rows = rng.integers(n, size=min(n, PILOT_ROWS))
-        cubes = [self._pieces.cubes(end - self.compressed.psi_hat) for end in ends]
+        steps = ends - self.compressed.psi_hat
         source, theta = self.model.engine(self.reference)
         noise = rate = 0.0
         for k in range(0, 2 * PAIRS, 2):
             theta[:] = ends[k : k + 2]
             before, after = source.read(rows, [0, 1]).T
-            bounds = (weights[:, rows] * (cubes[k] + cubes[k + 1])[codes[:, rows]]).sum(axis=0) / 6.0
+            bounds = bounds_of(rows, *steps[k : k + 2])
             drawn = bounds > 0.0
             noise += n / PAIRS / len(rows) * float(np.sum(np.square(after - before)[drawn] / bounds[drawn]))
             rate += n / PAIRS / len(rows) * float(bounds.sum())
-        wider = max(1.0, min(noise / NOISE, WORTH * n / rate if rate > 0.0 else 1.0))
-        return BlockTable(wider * weights, codes, self._pieces.n_blocks)
+        if not (rate > 0.0 and math.isfinite(noise)):
+            return 1.0
+        return max(1.0, min(noise / NOISE, MOST_WIDENED * n / rate), min(noise / LITTLE, CHEAP / rate))
 
     def _without_bounds(self) -> str:
         """How "auto" decides where no minibatch is cheap."""
@@ -250,11 +287,11 @@ class DecidedByRows(OnSurrogate, Racing):
             return chain
         if self._pieces is not None:
             chain = PiecePoissonChain(source, *args, **options)
-            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most)
+            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most, self._wider)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
         chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
-                         *self._balls)
+                         *self._balls, wider=self._wider)
         return chain
 
 
