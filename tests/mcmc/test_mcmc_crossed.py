@@ -90,6 +90,16 @@ def plain_pieces(model, made, within=None):
     return twin.Pieces(covariance, design, factors), design
 
 
+def plain_unseen(model):
+    """The intercept, and a slope that varies too, against the effects of all groups of a factor."""
+    out = []
+    for f in model.factors:
+        for j, k in [(0, 0)] + [(1, 1)] * (f.width > 1):
+            out.append(np.zeros(model.n_seen))
+            out[-1][j], out[-1][f.start + k : f.stop : f.width] = 1.0, -1.0
+    return np.array(out)
+
+
 def totals_of(weights, blocks):
     return np.bincount(blocks.ravel(), weights.ravel())
 
@@ -128,21 +138,25 @@ def check_bounds(rng, model, within=None):
     blocks, radii = plain.blocks(), pieces.radii
     totals, root = totals_of(weights, blocks), made.covariance_root()
     source, theta = model.engine(kernel.reference)
-    rows, closest = np.arange(300), 0.0
+    unseen, metric = plain_unseen(model), made.metric().to_dense()
+    rows, closest, checked = np.arange(300), 0.0, 0
     for size in (0.02, 0.3, 1.0, 1.5):
         for _ in range(40):
             before = root @ rng.standard_normal(model.n_seen)
             after = np.sqrt(max(0.0, 1.0 - size**2)) * before + size * (root @ rng.standard_normal(model.n_seen))
-            for step in (before, after):
-                np.testing.assert_allclose(pieces.cubes(step), plain.cubes(step), rtol=1e-5, atol=1e-7)
-            norms = [np.cbrt(plain.cubes(step))[blocks] for step in (before, after)]
+            theta[:] = made.psi_hat + np.array([before, after]) + 3.0 * rng.standard_normal((2, len(unseen))) @ unseen
+            seen = [twin.seen_part(step - made.psi_hat, unseen, metric) for step in theta]
+            for step, part in zip(theta - made.psi_hat, seen, strict=True):
+                np.testing.assert_allclose(kernel._seen_of(step), part, rtol=1e-6, atol=1e-9)
+                np.testing.assert_allclose(pieces.cubes(part), plain.cubes(part), rtol=1e-5, atol=1e-7)
+            norms = [np.cbrt(plain.cubes(step))[blocks] for step in seen]
             inside = all((norm <= radii[:, None]).all() for norm in norms)
-            theta[:] = made.psi_hat + np.array([before, after])
             first, second = source.read(rows, [0, 1]).T
-            bounds = (weights * plain.sizes(before, after, totals)[blocks]).sum(axis=0)
+            bounds = (weights * plain.sizes(*seen, totals)[blocks]).sum(axis=0)
             assert not inside or (np.abs(second - first) <= bounds + 10.0 * rounding).all()
             closest = max(closest, float((np.abs(second - first) / (bounds + rounding)).max()))
-    assert closest > 0.02                   # and they are not far too wide
+            checked += inside
+    assert closest > 0.02 and checked > 100  # and they are not far too wide
 
 
 def test_weights_of_pieces_are_their_formula():
@@ -167,7 +181,7 @@ def test_weights_of_pieces_are_their_formula():
 
 
 @pytest.mark.parametrize("within", [None, {0: 1}])
-@pytest.mark.parametrize(("size", "wider"), [(0.1, 1.5), (0.4, 1.0)])    # straight, and by the point of expansion
+@pytest.mark.parametrize(("size", "wider"), [(0.1, 1.5), (0.4, 4.0)])    # straight, and by the point of expansion
 def test_minibatches_of_several_factors_are_their_twin(size, wider, within, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     monkeypatch.setattr(_surrogate_moves, "replaced", lambda *given: None)  # walks of sites have a twin elsewhere
@@ -176,6 +190,7 @@ def test_minibatches_of_several_factors_are_their_twin(size, wider, within, monk
     kernel = mcmc.SurrogateMetropolis(model, decision="poisson", size=size)
     kernel._walks, kernel._engines, kernel._wider = None, [], wider     # few rows, as the twin can draw
     made = kernel.compressed
+    unseen, metric = plain_unseen(model), made.metric().to_dense()
     plain, design = plain_pieces(model, made, within)
     weights, _ = model._piece_weights(np.array(made.psi_hat), kernel._pieces)
     blocks, y = plain.blocks(), np.asarray(model._glm.y)
@@ -198,7 +213,8 @@ def test_minibatches_of_several_factors_are_their_twin(size, wider, within, monk
         level = -stream.standard_exponential()
         new = inner.move(theta, stream)
         level += (new - theta)[:n] @ kernel._tilt
-        sizes = wider * plain.sizes(theta[:n] - made.psi_hat, new[:n] - made.psi_hat, totals)
+        ends = [twin.seen_part(end[:n] - made.psi_hat, unseen, metric) for end in (theta, new)]
+        sizes = wider * plain.sizes(*ends, totals)
         took, read = twin.minibatch_of_pieces(
             own, weights, blocks, sizes,
             lambda row, now=theta, to=new: residual(row, to[:n]) - residual(row, now[:n]), level)

@@ -322,6 +322,11 @@ class Blocks:
         self.tables = [alias_table(own) if len(own) else None for own in self.weights]
 
 
+def seen_part(step, ways, metric):
+    """A step less its projection, in the metric, onto directions in which no row's predictor moves."""
+    return step - ways.T @ np.linalg.solve(ways @ metric @ ways.T, ways @ metric @ step)
+
+
 def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=(), wider=1.0):
     """Whether the rows' changes, all of them in a function of the row, sum to more than the threshold; rows read.
 

@@ -45,6 +45,7 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef Py_ssize_t *drawn          # the block of each row drawn
     cdef double reach               # radius of the weights
     cdef double wider               # by how much bounds are wider than need be, but for moves along a direction
+    cdef cnp.ndarray _unseen        # (2, k, n_seen): directions that no row sees, and the metric times each
     # smaller balls with smaller weights, the smallest first, then `blocks` itself; and which of them holds each block
     cdef int n_balls
     cdef tuple tables
@@ -56,6 +57,7 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef Py_ssize_t *ball_of
 
     cdef double widening(self) noexcept nogil
+    cdef void take_off(self, double *step) noexcept nogil
     cdef double measure(self) noexcept nogil
     cdef double bound_of(self, int64_t row) noexcept nogil
     cdef int draw(self, Py_ssize_t count, double rate) except -1 nogil

@@ -404,11 +404,12 @@ cdef class BlockPoissonChain(MinibatchChain):
         free(self.drawn)
 
     def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner,
-                   wider=1.0):
+                   wider=1.0, unseen=None):
         """Where rows are drawn from; the factor of the metric, for this chain alone; where and how far bounds hold.
 
         `inner` are pairs of a smaller radius and a table of the same blocks with weights that hold within it, the
         smallest first. Bounds are `wider` by a factor, so that minibatches are larger and add less noise to decisions.
+        `unseen` are directions that no row sees, orthonormal in the metric, and the metric times each.
         """
         cdef double most_ = most, radius_ = radius
         guard_check_idle(&self.guard, self)
@@ -417,11 +418,11 @@ cdef class BlockPoissonChain(MinibatchChain):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows, and the metric "
                              f"{factor.base!r}; {self.source.n_rows} rows and one block for each of the metric are "
                              f"needed")
-        self._hold_blocks(blocks, hat, most_, inner, wider)
+        self._hold_blocks(blocks, hat, most_, inner, wider, unseen)
         self.factor, self.reach = factor, radius_
         guard_built(&self.guard, 1)
 
-    def _hold_blocks(self, BlockTable blocks, hat, most, inner, wider):
+    def _hold_blocks(self, BlockTable blocks, hat, most, inner, wider, unseen):
         cdef BlockTable table
         cdef int k
         if not 1.0 <= wider < INFINITY:
@@ -430,6 +431,10 @@ cdef class BlockPoissonChain(MinibatchChain):
         point = np.array(hat, dtype=np.float64)
         if point.shape != (self.n_seen,):
             raise ValueError(f"hat has shape {point.shape}; ({self.n_seen},) is needed")
+        ways = np.zeros((2, 0, self.n_seen)) if unseen is None else np.array(unseen, dtype=np.float64, order="C")
+        if ways.ndim != 3 or ways.shape[0] != 2 or ways.shape[2] != self.n_seen:
+            raise ValueError(f"directions have shape {ways.shape}; (2, k, {self.n_seen}) is needed")
+        self._unseen = ways
         if len(inner) > MOST_BALLS:
             raise ValueError(f"weights are given for {len(inner)} smaller balls; at most {MOST_BALLS} are possible")
         self.tables = (*(table for _, table in inner), blocks)
@@ -461,6 +466,21 @@ cdef class BlockPoissonChain(MinibatchChain):
         """Of this move's bounds. A move along a direction changes little, so that its minibatch adds little noise."""
         return 1.0 if self.along else self.wider
 
+    cdef void take_off(self, double *step) noexcept nogil:
+        """Leave of a step what is orthogonal to the directions that no row sees: it moves all predictors as much."""
+        cdef const double *way = <const double *>cnp.PyArray_DATA(self._unseen)
+        cdef const double *held = way + self._unseen.shape[1] * self.n_seen
+        cdef Py_ssize_t _k, i
+        cdef double far
+        for _k in range(self._unseen.shape[1]):
+            far = 0.0
+            for i in range(self.n_seen):
+                far += held[i] * step[i]
+            for i in range(self.n_seen):
+                step[i] -= far * way[i]
+            way += self.n_seen
+            held += self.n_seen
+
     cdef double measure(self) noexcept nogil:
         """Sizes of the move by block, and the sum of all rates; infinite where the weights do not hold."""
         cdef const double *total = self.total_in[self.n_balls]
@@ -473,6 +493,8 @@ cdef class BlockPoissonChain(MinibatchChain):
         for i in range(self.n_seen):
             self.z0[i] = self.now[i] - self.from_hat[i]
             self.z1[i] = self.new[i] - self.from_hat[i]
+        self.take_off(self.z0)
+        self.take_off(self.z1)
         self.factor.to_z(self.z0)
         self.factor.to_z(self.z1)
         squares[0] = squares[1] = squares[2] = squares[3] = 0.0

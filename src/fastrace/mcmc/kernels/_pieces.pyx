@@ -34,10 +34,10 @@ cdef class PiecePoissonChain(BlockPoissonChain):
     cdef double *s1
     cdef double *apart                  # by block: |w_k - v_k|^3
 
-    def set_pieces(self, BlockTable blocks not None, pieces, hat, most, wider=1.0):
+    def set_pieces(self, BlockTable blocks not None, pieces, hat, most, wider=1.0, unseen=None):
         """Where rows are drawn from; the coordinates that they see; the point of expansion; when to read all rows.
 
-        `wider` is as of `BlockPoissonChain.set_blocks`.
+        `wider` and `unseen` are as of `BlockPoissonChain.set_blocks`.
         """
         cdef double most_ = most
         cdef Py_ssize_t m = len(pieces.root), size, kinds = len(pieces.places) + 1
@@ -46,7 +46,7 @@ cdef class PiecePoissonChain(BlockPoissonChain):
                 len(pieces.response) != self.n_seen or blocks.n_parts != kinds):
             raise ValueError(f"the table has {blocks.n_blocks} blocks of {blocks.n} rows; {pieces.n_blocks} of "
                              f"{self.source.n_rows} are needed")
-        self._hold_blocks(blocks, hat, most_, (), wider)
+        self._hold_blocks(blocks, hat, most_, (), wider, unseen)
         self._rest, self._places = np.array(pieces.rest, np.intp), np.array(pieces.places, np.intp, order="C")
         self._sums = np.array(pieces.sums, np.intp, order="C")
         shared, own, along = pieces.maps()
@@ -131,6 +131,8 @@ cdef class PiecePoissonChain(BlockPoissonChain):
         for i in range(self.n_seen):
             self.z0[i] = self.now[i] - self.from_hat[i]
             self.z1[i] = self.new[i] - self.from_hat[i]
+        self.take_off(self.z0)
+        self.take_off(self.z1)
         self.single_out(self.z0, self.s0)
         self.single_out(self.z1, self.s1)
         if not self.cubes(0, self.s0, self.s1, self.m, self.limit[0]) and total[0] > 0.0:

@@ -18,6 +18,7 @@ from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
+from fastrace.mcmc.models._unseen import orthonormal, unseen_directions
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -98,6 +99,9 @@ class DecidedByRows(OnSurrogate, Racing):
         without hyperparameters.
         """
         hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
+        if bounded and isinstance(self.model, GLM):
+            ways = unseen_directions(self.model._glm.X, self.model.factors, self.model.n_seen)
+            self._unseen = orthonormal(ways, self.compressed.metric())
         root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
         if (bounded and not crossed and not self._in_blocks) or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
@@ -217,7 +221,7 @@ class DecidedByRows(OnSurrogate, Racing):
         rng, n = np.random.default_rng(PILOT_SEED), self.model.n_rows
         ends = self._ends(2 * PAIRS, rng)
         rows = rng.integers(n, size=min(n, PILOT_ROWS))
-        steps = ends - self.compressed.psi_hat
+        steps = self._seen_of(ends - self.compressed.psi_hat)
         source, theta = self.model.engine(self.reference)
         noise = rate = 0.0
         for k in range(0, 2 * PAIRS, 2):
@@ -230,6 +234,13 @@ class DecidedByRows(OnSurrogate, Racing):
         if not (rate > 0.0 and math.isfinite(noise)):
             return 1.0
         return max(1.0, min(noise / NOISE, MOST_WIDENED * n / rate), min(noise / LITTLE, CHEAP / rate))
+
+    def _seen_of(self, steps: Array) -> Array:
+        """Steps without their parts along directions that no row sees."""
+        if self._unseen is None:
+            return steps
+        ways, held = self._unseen
+        return np.asarray(steps - (steps @ held.T) @ ways)
 
     def _without_bounds(self) -> str:
         """How "auto" decides where no minibatch is cheap."""
@@ -287,11 +298,11 @@ class DecidedByRows(OnSurrogate, Racing):
             return chain
         if self._pieces is not None:
             chain = PiecePoissonChain(source, *args, **options)
-            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most, self._wider)
+            chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most, self._wider, self._unseen)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
         chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
-                         *self._balls, wider=self._wider)
+                         *self._balls, wider=self._wider, unseen=self._unseen)
         return chain
 
 

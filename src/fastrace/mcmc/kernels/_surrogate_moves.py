@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, traje
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
+from fastrace.mcmc.models._unseen import unseen_directions
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 
 Array = NDArray[np.float64]
@@ -46,7 +46,6 @@ FEW_ROWS = 4096  # that are read in less time than a move takes: minibatches of 
 FLAT_ROWS = 20_000  # and of groups with a flat side: their tails need walks, which all rows decide
 VAGUE, STRIDE = 0.2, 4.0  # deviation of the log of a learned scale that asks for plain steps; their length in such
 MOST_VAGUE = 5.0  # of that deviation, with which scales would be 0 or infinite in double precision
-SAME = 1e-12  # of a column's largest value, by which rounding may move it
 BETWEEN = 3  # moves between two draws of it whose weights are looked at
 FIRST_MOVES = 5  # on the surrogate, from its center to a draw of it
 
@@ -75,6 +74,7 @@ class OnSurrogate(RowKernel):
     _scaled = False  # whether a learned scale moves with the hyperparameters
     _shifts: Array | None = None  # directions that rows do not see
     _swept: tuple[tuple[int, NDArray[np.intp]], ...] = ()  # numbers of factors, with groups that move one by one
+    _unseen: Array | None = None  # directions, and the metric times each; None in kernels saved before it was kept
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
 
     def _compress(self, psi_hat: Any) -> Compressed:
@@ -237,26 +237,10 @@ class OnSurrogate(RowKernel):
         return max(2, READ // self.model.n_rows) if self._few_rows else None
 
     def _shifts_of_coefficients(self) -> Array:
-        """Steps of a coefficient against the effects of all groups: rows see no change, and only the prior holds it.
-
-        There are such where a column is an effect's values times a number for each group: of an intercept, of a slope
-        that varies too, and of a column that is the same in all rows of a group.
-        """
+        """Steps of a coefficient against the effects of all groups, where no row sees it: only the prior holds them."""
         model: Any = self.model
-        out: list[Array] = []
-        metric, X = self.compressed.metric(), model._glm.X
-        for f in model.factors:
-            values = f.values(X, slice(0, model.n_rows))
-            for j, k in itertools.product(range(model.n_columns), range(f.width)):
-                x = X[:, [j]]
-                x = np.ravel(x.toarray() if hasattr(x, "toarray") else x)
-                squares = np.bincount(f.codes, np.square(values[:, k]), f.n_groups)
-                times = np.bincount(f.codes, x * values[:, k], f.n_groups) / np.where(squares > 0.0, squares, 1.0)
-                if x.any() and np.abs(x - times[f.codes] * values[:, k]).max() <= SAME * np.abs(x).max():
-                    way = np.zeros(model.n_seen)
-                    way[j], way[f.start + k : f.stop : f.width] = 1.0, -times
-                    out.append(STEP / math.sqrt(float(way @ metric.times(way))) * way)
-        return np.reshape(out, (-1, self.compressed.n_seen))
+        metric, ways = self.compressed.metric(), unseen_directions(model._glm.X, model.factors, model.n_seen)
+        return np.reshape([STEP / math.sqrt(float(way @ metric.times(way))) * way for way in ways], ways.shape)
 
     def _scalings_of_effects(self) -> Array:
         """Steps of each scale of groups' effects together with these: effects over their scale stay as they are."""

@@ -107,8 +107,11 @@ class SurrogateMetropolis(DecidedByRows):
     are far smaller than for a model with as many coefficients. With several grouping factors a row's bound is a sum of
     one part for each factor and one for the shared parameters, and rows are drawn for one part at a time. Where
     wards lie in clinics and have all effects that clinics have, clinics have no part: rows see the sum of both effects,
-    which is far better known than either. Bounds are made wider, by a factor from a pilot, where larger minibatches
-    refuse fewer moves.
+    which is far better known than either. No row sees an intercept that moves against the intercepts of all groups, a
+    coefficient against slopes that vary, or the coefficient of a column that is the same in all rows of a group against
+    the groups' intercepts. Bounds leave out how far a move goes along such directions, which is far at times where
+    groups are few: little is then known of how much they differ. Bounds are made wider, by a factor from a pilot, where
+    larger minibatches refuse fewer moves.
 
     The nested normal is what integrated nested Laplace approximations compute [3]_; here the rows correct it. Its
     price is O(s^3 + G s^2) a marginal density for G groups and s other parameters. Where that is large, most moves do
