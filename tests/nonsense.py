@@ -7,6 +7,7 @@ parameters and all nonsense in a process of its own, under a limit of memory and
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import inspect
 import io
 import os
@@ -320,6 +321,98 @@ def walk(name, only=lambda key, what: True):
     while left:
         left = left[_walked(name, left, wrong):]
     return wrong, count
+
+
+# Arrays with masked entries. What is read behind a mask has no meaning, and nobody notices.
+
+ARRAYS = {          # tried for each parameter; there is nothing odd behind the mask
+    "of 2": np.array([0.1, 0.2]), "of 4": np.array([0.1, 0.2, 0.3, 0.4]), "of 60": np.arange(60) % 3,
+    "of 400": TABLE[:, 0], "numbers of 2": np.array([0, 1]), "table": TABLE, "pair": np.array([[0.1, 0.2], [0.3, 0.4]]),
+    "ends of 4": (np.full(4, -0.2), np.full(4, 1.2)), "table of 60": X,
+}
+OF_SKLEARN = ("model_selection.", "boosting.")
+WITH_MASKS = {      # names of any kind; what is not read, or by the user's own function
+    "names", "name", ("pulls.is_population", "pull"), ("model_selection.rademacher_penalty", "X"),
+    ("model_selection.max_discrepancy_penalty", "X"), ("mcmc.SourceModel", "make"),
+}
+
+
+def masked(value):
+    """The same value with an entry masked of each array in it, or of what a function in it returns; else None."""
+    if isinstance(value, np.ndarray):
+        mask = np.arange(value.size).reshape(value.shape) == value.size - 1
+        return np.ma.masked_array(value, mask) if value.size and value.ndim and value.dtype.kind in "fiub" else None
+    if inspect.isfunction(value):
+        def changed(*args, **options):
+            found = value(*args, **options)
+            other = masked(found)
+            changed.did = other is not None
+            return found if other is None else other
+
+        changed.did = False
+        return functools.wraps(value)(changed)
+    if isinstance(value, dict):
+        parts = {key: masked(part) for key, part in value.items()}
+        return None if all(part is None for part in parts.values()) else {
+            key: value[key] if part is None else part for key, part in parts.items()}
+    if type(value) in (list, tuple) and value:
+        if all(isinstance(part, (int, float)) for part in value):
+            return masked(np.array(value))
+        parts = [masked(part) for part in value]
+        return None if all(part is None for part in parts) else type(value)(
+            part if other is None else other for part, other in zip(value, parts, strict=True))
+    return None
+
+
+def said_of_masked(call, value):
+    """What is wrong with how a call meets a mask in this value; None if it is refused, or refused without one too."""
+    def said(value):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                call(value)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    other = masked(value)
+    if other is None or said(value):
+        return None
+    words = said(other)
+    parts = other if isinstance(other, (list, tuple)) else [other]
+    asked = not all(inspect.isfunction(part) for part in parts) or any(part.did for part in parts)
+    if "mask" in words.lower() or "nan" in words or not (words or asked):
+        return None
+    return words or "reads behind the mask"
+
+
+def walk_masked(name):
+    """What went wrong with masked arrays, by parameter and array, and how many were tried."""
+    wrong, count = {}, 0
+    given = good(name)
+    for key in parameters(name):
+        def tried(value, key=key):
+            made = call(name, good(name) | {key: value})
+            if name in catalogue.OBJECTS and key in given and not isinstance(value, np.ndarray) and not isinstance(
+                    made, fr.select.selection.Selection):
+                catalogue.work(made, 1)
+
+        if key in WITH_MASKS or (name, key) in WITH_MASKS or key not in given and _takes(tried, Odd()):
+            continue            # read nowhere
+        for what, value in {**({"good": given[key]} if key in given else {}), **ARRAYS}.items():
+            count += masked(value) is not None
+            words = said_of_masked(tried, value)
+            if words:
+                wrong[key, what] = words
+    return wrong, count
+
+
+def _takes(call, value):
+    try:
+        call(value)
+    except Exception:
+        return False
+    return True
 
 
 def _walked(name, left, wrong):

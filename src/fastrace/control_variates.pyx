@@ -112,7 +112,7 @@ cdef class ControlVariate(_BlockSource):
         if (surrogate.n_arms, surrogate.n_rows) != (source.n_arms, source.n_rows):
             raise ValueError(f"surrogate has {surrogate.n_arms} arms and {surrogate.n_rows} rows, the source has "
                              f"{source.n_arms} and {source.n_rows}; they must agree")
-        rows = np.asarray([] if always_read is None else always_read)
+        rows = _checks.as_array([] if always_read is None else always_read, "always_read")
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
             raise ValueError(f"always_read has shape {rows.shape} and dtype {rows.dtype}; a vector of row numbers is "
                              f"needed")
@@ -316,7 +316,7 @@ cdef class ControlVariate(_BlockSource):
 
 
 def _sums(values, n_arms):
-    sums = np.array(values, dtype=np.float64)
+    sums = _checks.floats(values, "totals")
     if sums.shape != (n_arms,) or not np.isfinite(sums).all():
         raise ValueError(f"totals is {_checks.shown(values)}; one finite sum for each of the {n_arms} arms is needed")
     return sums
@@ -506,7 +506,7 @@ cdef class TaylorSurrogate(Expansion):
             else:
                 self.cached_weights = (math.inf, THIRD * self.distances()**3),
         if self.cached_heaviest is None or self.cached_heaviest[0] is not always_read:
-            left_out = np.asarray(always_read, dtype=np.intp)
+            left_out = _checks.as_array(always_read, "always_read").astype(np.intp)
             self.cached_heaviest = always_read, [(radius, float(np.delete(weights, left_out).max(initial=0.0)))
                                                  for radius, weights in self.cached_weights]
         before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
@@ -551,7 +551,7 @@ cdef class TaylorSurrogate(Expansion):
                                  f"third_derivative, a bound that holds where your parameters go")
         elif not 0.0 <= third_derivative < math.inf:
             raise ValueError(f"third_derivative is {third_derivative}; a bound from 0 up is needed")
-        far = np.delete(self.distances(), np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
+        far = np.delete(self.distances(), _checks.as_array(always_read, "always_read").astype(np.intp)).max(initial=0.0)
         step = self.glm.theta - self.theta_hat
         length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
         return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 0.5 * self.rounding

@@ -312,7 +312,7 @@ cdef class GLMSource(TermSource):
         cdef double[::1] lows, highs, of
         cdef cnp.ndarray out
         cdef Py_ssize_t i
-        low, high, y = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (low, high, y)))
+        low, high, y = np.broadcast_arrays(*map(_checks.floats, (low, high, y), ("low", "high", "y")))
         lows, highs, of = np.array(low).ravel(), np.array(high).ravel(), np.array(y).ravel()
         out = np.empty(lows.shape[0])
         for i in range(lows.shape[0]):
@@ -337,7 +337,7 @@ cdef class GLMSource(TermSource):
         cdef double start = first, stop = last
         if not self.learns_scale:
             raise ValueError("the scale is not learned")
-        low, high, y = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (low, high, y)))
+        low, high, y = np.broadcast_arrays(*map(_checks.floats, (low, high, y), ("low", "high", "y")))
         lows, highs, of = np.array(low), np.array(high), np.array(y)
         out = np.empty((4, len(low)))
         bounds = out
@@ -350,6 +350,8 @@ cdef class GLMSource(TermSource):
     def expand(self, y, eta):
         """Terms of outcomes `y` at predictors `eta` of the same shape (k,), and their first two derivatives in eta."""
         guard_check_built(&self.guard, self)
+        _checks.unmasked(y, "y")
+        _checks.unmasked(eta, "eta")
         cdef Py_ssize_t n = len(eta), i
         cdef cnp.ndarray outcome = np.empty(n), out = np.empty((3, n))
         cdef double *parts = <double *>cnp.PyArray_DATA(out)
@@ -436,7 +438,7 @@ cdef class GLMSource(TermSource):
 
     def _at(self, theta_hat):
         """One checked vector of parameters."""
-        hat = np.ascontiguousarray(theta_hat, dtype=np.float64)
+        hat = _checks.floats(theta_hat, "theta_hat")
         check_theta(hat[None], (1, self.model.n_parameters))
         return hat
 

@@ -57,8 +57,7 @@ cdef object _refuse(double x, str where):
 cdef cnp.ndarray reward_table(object xs, Py_ssize_t n_arms, bint flat):
     cdef cnp.ndarray array
     if type(xs) is not np.ndarray:
-        if np.ma.isMaskedArray(xs) and np.ma.getmaskarray(xs).any():
-            raise ValueError("xs has masked entries; they have no value, so pass xs.compressed() or fill them")
+        _checks.unmasked(xs, "xs")
         if isinstance(xs, (str, bytes)) or (hasattr(xs, "__next__") and not hasattr(xs, "__array__")):
             raise TypeError(f"xs is a {type(xs).__name__}; an array or a list of rewards is needed (call update(x) for "
                             f"each item of an iterator, or estimate_mean)")

@@ -36,7 +36,7 @@ cdef int64_t ANY_NUMBER = <int64_t>((<unsigned long long>1 << 63) - 1)
 
 def _whole_numbers(values, name, dtype, least=None):
     """A fresh contiguous vector of whole numbers, none below `least`, of a dtype that holds them all."""
-    array = np.asarray(values)
+    array = _checks.as_array(values, name)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}; a vector of whole numbers below "
                          f"2**63 is needed")
@@ -623,12 +623,13 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
                               int64_t total):
     """What a user gave for `counts` pulls of `arms`, as one contiguous vector of doubles."""
     cdef cnp.ndarray array
-    if isinstance(given, np.ndarray):
+    if type(given) is np.ndarray:
         array = given
         if array.ndim == 1 and array.shape[0] == total and cnp.PyArray_TYPE(array) == cnp.NPY_DOUBLE and \
                 cnp.PyArray_ISCARRAY_RO(array):
             return array
     _checks.at_once(given, "pull")
+    _checks.unmasked(given, "rewards")
     if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
         parts = [np.asarray(part) for part in given]
         for k, part in enumerate(parts):
@@ -649,8 +650,6 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
     if found.shape != (total,):
         raise ValueError(f"rewards have shape {found.shape}; ({total},) is needed, one number for each pull of "
                          f"{n} arms in the order asked for, or a list of {n} arrays")
-    if np.ma.isMaskedArray(given) and np.ma.getmaskarray(given).any():
-        raise ValueError("rewards have masked entries; every pull needs a reward")
     return np.ascontiguousarray(found, dtype=np.float64)
 
 

@@ -195,7 +195,7 @@ cdef class Source:
 
 def _indices(values, limit, name, dtype):
     """A contiguous vector of indices in [0, limit), or a ValueError."""
-    index = np.asarray(values)
+    index = _checks.as_array(values, name)
     if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
         raise ValueError(f"{name} has shape {index.shape} and dtype {index.dtype}; a vector of integers is needed")
     if index.size and not (0 <= index.min() and index.max() < limit):
@@ -464,8 +464,7 @@ def _block(values, n_rows, n_arms):
     if values is None:
         raise ValueError(f"function returned None; {wanted}")
     _checks.at_once(values, "function")
-    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-        raise ValueError(f"function returned masked entries; {wanted}")
+    _checks.unmasked(values, "what function returned")
     try:
         block = _checks.without_none(np.asarray(values))
     except ValueError as error:

@@ -15,11 +15,10 @@ pytestmark = [pytest.mark.resources,
               pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")]
 NAMES = list(nonsense.names())
 FEW = {"good", "None", "nan", "-1", "1e9", "text", "[]", "no numbers", "ragged", "object"}
-OF_SKLEARN = ("model_selection.", "boosting.")
 
 
 def walked(name, only):
-    if name.startswith(OF_SKLEARN):
+    if name.startswith(nonsense.OF_SKLEARN):
         pytest.importorskip("sklearn")
     wrong, count = nonsense.walk(name, only)
     assert count and not wrong, "\n".join(f"{name}({key}={what}): {words}" for (key, what), words in wrong.items())

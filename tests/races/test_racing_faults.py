@@ -166,8 +166,11 @@ def test_told_rewards_may_be_read_only(rng):
         block.setflags(write=False)
         race.tell(block)
     assert race.result().best == 1
-    with pytest.raises(ValueError, match="masked"):
-        fr.FiniteRace(2, 1000).tell(np.ma.masked_array(values))
+    race = fr.FiniteRace(2, 1000)
+    arms, rows = race.ask()
+    with pytest.raises(ValueError, match="rewards has masked entries"):
+        race.tell(np.ma.masked_less(values[np.ix_(rows, arms)], 0.1))
+    race.tell(np.ma.masked_array(values[np.ix_(rows, arms)]))           # nothing is masked
 
 
 def test_many_looks_and_many_rows_are_refused_or_quick():

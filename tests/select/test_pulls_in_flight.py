@@ -140,8 +140,9 @@ def test_rewards_that_nobody_awaits_are_refused():
         rule.ask(3)
     with pytest.raises(ValueError, match="indices from 0 to 2"):
         rule.tell(0.5, 3, 0)
-    for rewards, arms, pulls in (([0.5], [1, 2], [0, 0]), ("x", 1, 0), (0.5, 1, None), (np.ma.array([0.5]), 1, 0)):
-        with pytest.raises(ValueError, match=r"a real number, an arm and a pull|arms and pulls go together"):
+    for rewards, arms, pulls in (([0.5], [1, 2], [0, 0]), ("x", 1, 0), (0.5, 1, None),
+                                 (np.ma.masked_all(1), 1, 0)):
+        with pytest.raises(ValueError, match=r"a real number, an arm and a pull|arms and pulls go together|has masked"):
             rule.tell(rewards, arms, pulls)
 
 

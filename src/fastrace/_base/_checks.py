@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -99,8 +99,21 @@ def first_look(value: int | None) -> int:
     return FIRST_LOOK if value is None else integer(value, "first_look", 2, "a variance needs two rewards")
 
 
+def unmasked(value: Any, name: str) -> None:
+    """Refuse an array with masked entries, in a list or dict too: NumPy would read what stands behind the mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.getmaskarray(value).any():
+            raise ValueError(f"{name} has masked entries; they have no value, so drop them or fill them first")
+    elif isinstance(value, Mapping):
+        unmasked(list(value.values()), name)
+    elif isinstance(value, (list, tuple)) and any(hasattr(part, "__len__") for part in value[:2]):  # no plain numbers
+        for part in value:
+            unmasked(part, name)
+
+
 def as_array(value: Any, name: str) -> NDArray[Any]:
-    """An array of anything, of any shape."""
+    """An array of anything, of any shape, without masked entries."""
+    unmasked(value, name)
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -118,6 +131,7 @@ def reals(value: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def floats(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """A fresh array of floats, made of whatever NumPy makes floats of."""
+    unmasked(value, name)
     try:
         return np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
+
 _FEW = 100  # entries of a list, below which it may be one of series
 
 
@@ -72,12 +74,13 @@ def indexes(value: Any) -> list[Any]:
 
 def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numbers, a Source or a function") -> Any:
     """An array of rewards, or of what else `name` says. A frame whose columns differ in dtype is asked for floats."""
+    _checks.unmasked(rewards, name)
     if isinstance(rewards, Mapping):
         return _stacked(rewards, name)
     if rewards is None or isinstance(rewards, (str, bytes, set)):
         raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
     _refuse_words(_words(rewards), name)
-    array = rewards if np.ma.isMaskedArray(rewards) else _array(rewards, name)
+    array = _array(rewards, name)
     if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
         with contextlib.suppress(TypeError, ValueError):
             return np.asarray(rewards.to_numpy(dtype=np.float64, na_value=np.nan))
@@ -95,11 +98,10 @@ def _array(rewards: Any, name: str) -> NDArray[Any]:
 
 def real_table(values: Any, name: str) -> NDArray[Any]:
     """The array of a table of real numbers; what `name` says is refused if it is none."""
+    _checks.unmasked(values, name)
     array = _array(values, name)
     if array.ndim != 2:
         raise ValueError(f"{name} has shape {array.shape}; a table of shape (n_rows, n_arms) is needed")
-    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
-        raise ValueError(f"{name} has masked entries; a race cannot skip rewards, so fill or drop those rows first")
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} has dtype {array.dtype}; rewards must be real numbers")
     return array

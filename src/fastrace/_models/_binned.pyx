@@ -153,7 +153,7 @@ cdef class BinnedTaylor(_BlockSource):
                              f"needed")
         arrays = []
         for name, part, shape in zip(("value", "gradient", "hessian"), parts, ((), (q,), (q, q)), strict=True):
-            array = np.array(part, dtype=np.float64, order="C")
+            array = _checks.floats(part, f"{name} of the expansion")
             if array.shape != (n_bins, self.n_arms, *shape):
                 raise ValueError(f"{name} of the expansion has shape {array.shape}; "
                                  f"{(n_bins, self.n_arms, *shape)} is needed")
@@ -238,8 +238,8 @@ cdef class BinnedTaylor(_BlockSource):
         """
         guard_check_built(&self.guard, self)
         size = np.abs(np.asarray(self.y) - np.asarray(self.references)[self.labels]).sum(axis=1)
-        far = np.delete(size, np.asarray(always_read, dtype=np.intp)).max(initial=0.0)
-        return np.asarray(third_derivative, dtype=np.float64) / 6.0 * far**3 * (1.0 + 1e-9)
+        far = np.delete(size, _checks.as_array(always_read, "always_read").astype(np.intp)).max(initial=0.0)
+        return _checks.floats(third_derivative, "third_derivative") / 6.0 * far**3 * (1.0 + 1e-9)
 
 
 def _columns(values, name):

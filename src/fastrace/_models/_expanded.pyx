@@ -59,6 +59,7 @@ cdef class TermSource(_BlockSource):
                 and cnp.PyArray_ISCARRAY_RO(values):
             array = values
         else:
+            _checks.unmasked(values, "values")
             array = np.ascontiguousarray(values, dtype=np.float64)
         if array.ndim != 2 or array.shape[0] != self.n_arms or array.shape[1] != width:
             check_theta(array, (self.n_arms, width))

@@ -28,7 +28,7 @@ MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 def offset_table(offset, shape):
     """A float64 array of finite numbers of that shape, as the compiled code reads it."""
     given = _checks.as_array(offset, "offset")
-    if given.shape != shape or given.dtype.kind not in "fiub" or np.ma.is_masked(offset):
+    if given.shape != shape or given.dtype.kind not in "fiub":
         raise ValueError(f"offset has shape {given.shape} and dtype {given.dtype}; real numbers of shape {shape} are "
                          f"needed")
     table = np.ascontiguousarray(given, dtype=np.float64)

@@ -121,9 +121,6 @@ def design_table(X: Any, check_finite: bool) -> Any:
             raise ValueError("X has entries that are not finite; finite numbers are needed")
         return x
     x = _frames.as_table(X, "X", "a table of numbers")
-    if np.ma.is_masked(x):
-        raise ValueError("X has masked entries; every row has a term, so fill or drop those rows first")
-    x = np.asarray(x)
     if x.ndim != 2 or x.dtype.kind not in "fiub" or x.shape[1] == 0:
         raise ValueError(f"X has shape {x.shape} and dtype {x.dtype}; real numbers of shape (n_rows, p), with at "
                          f"least one column, are needed")
@@ -139,9 +136,6 @@ def design_table(X: Any, check_finite: bool) -> Any:
 def outcome_vector(y: Any, n_rows: int) -> NDArray[Any]:
     """One real number for each row."""
     outcome = _frames.as_table(y, "y", "a vector of numbers")
-    if np.ma.is_masked(outcome):
-        raise ValueError("y has masked entries; every row has a term, so fill or drop those rows first")
-    outcome = np.asarray(outcome)
     if outcome.shape != (n_rows,) or outcome.dtype.kind not in "fiub":
         raise ValueError(f"y has shape {outcome.shape} and dtype {outcome.dtype}; real numbers of shape "
                          f"({n_rows},), one for each row of X, are needed")

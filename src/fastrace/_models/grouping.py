@@ -238,6 +238,7 @@ def _column(column: str | int, names: Sequence[str] | None, n_columns: int, fact
 
 def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
     """Numbers of the groups, and the groups."""
+    _checks.unmasked(codes, called)
     if isinstance(codes, tuple):
         return _crossed([_coded(part, called) for part in codes], called)
     categories = getattr(getattr(codes, "cat", codes), "categories", None)
@@ -364,8 +365,8 @@ def row_numbers(
     """A number for each row, or None, if all are finite and `good`."""
     if values is None:
         return None
-    given = np.asarray(_frames.as_table(values, name, "a vector of numbers"))
-    if np.ma.is_masked(given) or given.dtype.kind not in "fiub" or given.shape not in ((), (1,), (n_rows,)):
+    given = _frames.as_table(values, name, "a vector of numbers")
+    if given.dtype.kind not in "fiub" or given.shape not in ((), (1,), (n_rows,)):
         raise ValueError(f"{name} has shape {given.shape} and dtype {given.dtype}; real numbers of shape ({n_rows},), "
                          f"one for each {row}, are needed")
     kept = given.dtype == np.float64 and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable

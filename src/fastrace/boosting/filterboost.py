@@ -174,6 +174,8 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             Rows are drawn in proportion to it.
         """
         self._check_parameters()
+        for name, value in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            _checks.unmasked(value, name)
         mapped = _is_mapped(X)
         X, y = validate_data(
             self, X, y, dtype=None if mapped else [np.float64, np.float32],
@@ -263,6 +265,8 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
         if first:
             if classes is None:
                 raise ValueError("classes is None; the first call of partial_fit needs all classes")
+        for name, value in (("X", X), ("y", y), ("classes", classes)):
+            _checks.unmasked(value, name)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=first)
         check_classification_targets(y)
         known = np.unique(np.asarray(classes)) if first else self.classes_
@@ -355,6 +359,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
 
     def _ready(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self)
+        _checks.unmasked(X, "X")
         mapped = _is_mapped(X)
         X = validate_data(
             self, X, dtype=None if mapped else [np.float64, np.float32], reset=False,

@@ -110,7 +110,7 @@ class Compressed:
         return Quadratic(self.psi_hat, value, slope, whole)
 
     def _step(self, psi: ArrayLike) -> Array:
-        point = np.asarray(psi, dtype=np.float64)
+        point = _checks.floats(psi, "psi")
         if point.shape != (self.n_seen,):
             raise ValueError(f"psi has shape {point.shape}; ({self.n_seen},), what the rows see, is needed")
         return point - self.psi_hat
@@ -126,7 +126,7 @@ class Compressed:
 
     def hessian_product(self, vector: ArrayLike) -> Array:
         """The Hessian, which is the same everywhere, times a vector of shape (n_seen,)."""
-        return -np.asarray(self.curvature.shared().times(np.asarray(vector, dtype=np.float64)))
+        return -np.asarray(self.curvature.shared().times(_checks.floats(vector, "vector")))
 
     def factor(self) -> ArrowFactor:
         """Cholesky factor of the curvature and `precision`."""

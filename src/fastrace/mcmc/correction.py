@@ -184,7 +184,7 @@ def _with_scale(draws: Array, n_seen: int) -> Array:
 def _by_name(draws: Mapping[str, ArrayLike], model: Model) -> Array:
     """Columns in the order of the model's parameters; of what the rows see alone, unless hyperparameters came too."""
     names = list(model.names or (f"theta[{j}]" for j in range(model.dim)))
-    given = {name: np.array(values, dtype=np.float64) for name, values in draws.items()}
+    given = {name: _checks.floats(values, f"draws[{name!r}]") for name, values in draws.items()}
     scale, last = getattr(model, "scale_name", ""), model.n_seen - 1
     if getattr(model, "learns_scale", False) and scale in given and names[last] not in given:
         values = given.pop(scale)

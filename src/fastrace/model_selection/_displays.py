@@ -198,7 +198,7 @@ class RegretDisplay:
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        scores = np.asarray(full_scores, np.float64)
+        scores = _checks.floats(full_scores, "full_scores")
         regret, fraction = [], []
         for name, search in searches.items():
             result = _result_of(search)

@@ -221,7 +221,7 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
     found = np.unique(y)
     if labels is None:
         return found, None
-    given = np.asarray(labels)
+    given = _checks.as_array(labels, "labels")
     classes, columns = np.unique(given, return_index=True)
     if given.ndim != 1 or classes.size < given.size:
         raise ValueError(f"labels is {_checks.shown(labels)}; different classes, one per column of probabilities, are "
@@ -245,7 +245,7 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
         def called(arms: Any, rows: Any) -> Any:
             given = y_pred(arms, rows)
             _checks.at_once(given, "y_pred")
-            block = np.asarray(given)
+            block = _checks.as_array(given, "what y_pred returned")
             if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
                 raise ValueError(
                     f"y_pred returned shape {block.shape}; ({len(rows)}, {len(arms)}, ...), rows by candidates, is "
@@ -254,6 +254,7 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
             return block
 
         return called, _checks.integer(n_candidates, "n_candidates", 1, "there must be something to choose")
+    _checks.unmasked(y_pred, "y_pred")
     if isinstance(y_pred, Mapping):
         y_pred = [np.asanyarray(column) for column in y_pred.values()]
     if isinstance(y_pred, Sequence) and all(hasattr(column, "__array__") for column in y_pred):

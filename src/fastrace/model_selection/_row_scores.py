@@ -71,7 +71,7 @@ class RowScore:
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         response = getattr(estimator, self.response_method)(X)
-        target = None if y is None else np.asarray(y)
+        target = None if y is None else _checks.as_array(y, "y")
         fold = self.fold(target, len(response), sample_weight)
         return float(fold.weights @ self.rows(target, response, getattr(estimator, "classes_", None), fold.constants))
 
@@ -97,7 +97,8 @@ class RowScore:
 
     def rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Floats:
         """Score of each row, as floats."""
-        scores = np.asarray(self._rows(y, np.asarray(response), labels, constants))
+        scores = _checks.as_array(self._rows(y, _checks.as_array(response, "response"), labels, constants),
+                                  f"what {self!r} gave")
         if scores.shape != (len(response),) or scores.dtype.kind not in "fiub":
             raise ValueError(
                 f"{self!r} gave shape {scores.shape} and dtype {scores.dtype} for {len(response)} rows; a real number "

@@ -257,8 +257,6 @@ def proxy(
     table = _frames.as_table(value, "proxy", "a table of scores")
     if table.dtype.kind not in "fiub":
         raise TypeError(f"proxy has dtype {table.dtype}; scores must be real numbers")
-    if np.ma.isMaskedArray(table):
-        raise ValueError("proxy is a masked array; every row needs a score, because their mean must be known")
     if table.shape not in ((n_rows,), (n_rows, 1), (n_rows, n_arms)):
         raise ValueError(f"proxy has shape {table.shape}; a score per row, of shape ({n_rows},), or per row and arm, "
                          f"of shape ({n_rows}, {n_arms}), is needed")

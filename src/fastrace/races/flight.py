@@ -281,8 +281,9 @@ def _number(value: Any, arm: int, row: int) -> float:
     """A reward as a float, nan for None."""
     if value is None:
         return math.nan
+    masked = np.ma.is_masked(value)         # np.asarray reads behind the mask
     array = np.asarray(value)
-    if array.ndim or array.dtype.kind not in "fiub":
+    if masked or array.ndim or array.dtype.kind not in "fiub":
         raise _AnswerError(f"evaluate({arm}, {row}) gave {_checks.shown(value)}; a number is needed, or None where "
                            f"there is no answer")
     return float(array)

@@ -319,9 +319,7 @@ class FiniteRace(InFlight):
             self._tell_pending(rewards, arms, rows)
             return
         self._not_in_flight("tell() without arms and rows")
-        if np.ma.isMaskedArray(rewards):
-            raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
-        block = _checks.without_none(np.asarray(rewards))
+        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
@@ -337,9 +335,9 @@ class FiniteRace(InFlight):
         which = [_checks.indices(value, name, size) for value, name, size in
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
-        block = _checks.without_none(np.asarray(rewards))
+        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
-        if block.dtype.kind not in "fiub" or np.ma.isMaskedArray(rewards) or block.shape != shape:
+        if block.dtype.kind not in "fiub" or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "
                              f"are needed, rows by arms")
         with _checks.named_arms(self._names, self._race):

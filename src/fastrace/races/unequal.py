@@ -217,7 +217,7 @@ class UnequalRace:
 
     def tell(self, rewards: ArrayLike) -> None:
         """Take the rewards that `ask` wanted, a vector in its order."""
-        vector = np.asarray(rewards)
+        vector = _checks.as_array(rewards, "rewards")
         if vector.ndim != 1 or vector.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {vector.shape} and dtype {vector.dtype}; a vector of real numbers is needed, "
@@ -440,7 +440,7 @@ def _several(rewards: Any) -> Any:
 
 def _vector(values: Any, name: str) -> NDArray[Any]:
     """A vector that compiled code can read in place, or a copy of it."""
-    array = np.asarray(values)
+    array = _checks.as_array(values, name)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "fiub"):
         raise ValueError(
             f"{name} has shape {array.shape} and dtype {array.dtype}; a vector of real numbers is needed, one per arm"
@@ -465,8 +465,10 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
             _checks.at_once(given, "rewards")
             needed = f"one reward per row, a vector of real numbers of shape {rows.shape}, is needed"
             try:
-                values = np.asarray(given)
-            except ValueError:
+                values = _checks.as_array(given, "what rewards returned")
+            except ValueError as error:
+                if "mask" in str(error):
+                    raise
                 raise ValueError(f"rewards(arm, rows) returned rows of different lengths; {needed}") from None
             if values.shape != rows.shape:
                 raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; {needed}")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.results.base import Result, Table
 
@@ -83,7 +84,7 @@ class RacePlan(Result):
         int or ndarray of int64
             In the shape of `q`: the number that a race needs, or fewer, with this probability.
         """
-        found = np.quantile(self.n_read, np.asarray(q, dtype=np.float64), method="inverted_cdf")
+        found = np.quantile(self.n_read, _checks.floats(q, "q"), method="inverted_cdf")
         return int(found) if found.ndim == 0 else found
 
     def _title(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
 from fastrace.streams._sequences import Sequence, doubts
 
 # Units, mean counted from the origin, variance of a unit, skewness, origin.
@@ -146,7 +147,7 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     if name not in columns:
         shown = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
         raise ValueError(f"{what} is {name!r}, and there is no such column; there are {shown}")
-    values = np.asarray(frame[name])
+    values = _checks.as_array(frame[name], f"column {name!r}")
     if what == "arm" and not len(values):
         raise ValueError("the frame has no rows; a row per reward is needed")
     if values.dtype.kind in "fmM":

@@ -262,7 +262,7 @@ class Comparison(_checks.OwnInit):
             self._counts[code] += places.size
 
     def _rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
-        array = np.asarray(rewards)
+        array = _checks.as_array(rewards, "rewards")
         if array.ndim != 1:
             raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
         if array.dtype.kind not in "fiub" and array.size:
@@ -286,7 +286,7 @@ class Comparison(_checks.OwnInit):
             arms = list(arms)
         if not isinstance(arms, list) and (isinstance(arms, (str, bytes)) or np.ndim(arms) == 0):
             return np.full(count, self._code_of(arms, "arms"), dtype=np.intp)
-        array = arms if isinstance(arms, list) else np.asarray(arms)
+        array = arms if isinstance(arms, list) else _checks.as_array(arms, "arms")
         if len(array) != count:
             raise ValueError(f"arms has {len(array)} entries and rewards {count}; each reward needs its arm")
         numbered = self._labels == tuple(range(len(self._labels)))
@@ -586,6 +586,7 @@ def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]
 
 
 def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
+    _checks.unmasked(arms, "arms")
     """Labels of the arms, checked."""
     if isinstance(arms, (str, bytes)):
         raise TypeError(f"arms is {arms!r}; a number of arms, or a sequence of labels such as ['A', 'B'], is needed")

@@ -286,8 +286,6 @@ def _array(rewards: Any) -> Any:
     """The rewards as a vector, or None if they are a stream."""
     if callable(rewards) or not (hasattr(rewards, "__array__") or isinstance(rewards, (list, tuple))):
         return None
-    if np.ma.isMaskedArray(rewards) and np.ma.getmaskarray(rewards).any():
-        raise ValueError("rewards has masked entries; they have no value, so pass rewards.compressed() or fill them")
     array = _checks.as_array(rewards, "rewards")
     if array.ndim != 1:
         raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")

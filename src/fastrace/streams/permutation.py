@@ -227,7 +227,7 @@ class PermutationTest(_checks.OwnInit):
             If the shape does not fit, there are more rows than resamples left, or a statistic is nan; nothing is
             changed then, nor by Ctrl-C.
         """
-        given = np.asarray(statistics)
+        given = _checks.as_array(statistics, "statistics")
         rows = _checks.reals(given.astype(float) if given.dtype == bool else given, "statistics")
         active = np.flatnonzero(self._decisions == 0)
         if rows.ndim == 1 and active.size == 1:
@@ -525,7 +525,7 @@ def permutation_test(
         if not callable(resample):
             raise TypeError(f"resample is {_checks.shown(resample)}; a function of (k, rng) is needed")
         _checks.takes(resample, "resample", "k", "rng")
-        observed = np.asarray(statistic(*data), dtype=float)
+        observed = _checks.floats(statistic(*data), "what statistic returns")
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
 
         def draw(k: int, active: NDArray[np.intp]) -> Float:

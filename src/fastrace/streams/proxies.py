@@ -243,7 +243,7 @@ class Proxy(_checks.OwnInit):
             return y, p - self._mean, None
         if scores is not None or rows is None:
             raise ValueError("scores is given or rows is missing; the scores of all rows are known: say which rows")
-        chosen = np.asarray(rows)
+        chosen = _checks.as_array(rows, "rows")
         if chosen.shape != y.shape or (chosen.size and chosen.dtype.kind not in "iu"):
             raise ValueError(f"rows has shape {chosen.shape} and dtype {chosen.dtype}; integers of shape ({y.size},), "
                              f"one per reward, are needed")
@@ -300,6 +300,7 @@ def feed(
     while not rule.done and proxy.n_rewards < n_rows:
         rows = order.take(max(1, proxy.n_rewards // 50) if batch is None else batch)
         drawn = ask(rows)
+        _checks.unmasked(drawn, "rewards")
         if np.shape(drawn) != rows.shape:
             raise ValueError(f"rewards(rows) returned shape {np.shape(drawn)}; {counted(rows.size, 'reward')}, one per "
                              f"row, of shape ({rows.size},) is needed")

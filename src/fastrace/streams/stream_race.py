@@ -199,9 +199,7 @@ class StreamRace(RoundsInFlight):
             before = self._race.position_now
             self._tell_pending(rewards, arms, rounds)
             return int(self._race.position_now - before)
-        if np.ma.isMaskedArray(rewards):
-            raise ValueError("rewards is a masked array; a race cannot skip rewards, so pass plain numbers")
-        block = _checks.without_none(np.asarray(rewards))
+        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
         n_open = self._race.n_arms if self._missing == "drop" else self._race.n_open
         if self.done:
             raise ValueError("the race is over; it takes no more rewards")

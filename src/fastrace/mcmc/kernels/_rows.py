@@ -140,7 +140,7 @@ class RowKernel:
                 return None, False
             return self.model.reference(), True
         if self.records_natural:
-            control_variate = self._unconstrained(np.asarray(control_variate, dtype=np.float64))
+            control_variate = self._unconstrained(_checks.floats(control_variate, "control_variate"))
         return self.model.reference(control_variate), True
 
     def _start_factor(self, covariance: ArrayLike | None) -> NDArray[np.float64]:
@@ -206,7 +206,7 @@ class RowKernel:
             xi = np.zeros(d) if self.reference is None else _checks.generator(rng).standard_normal(d)
             start = self._center + self._factor @ xi
         else:
-            start = np.array(position, dtype=np.float64)
+            start = _checks.floats(position, "position")
             if start.shape != (d,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
             start = self._unconstrained(start)
@@ -406,7 +406,7 @@ class RowKernel:
 
 def cholesky_of(covariance: ArrayLike, dim: int) -> NDArray[np.float64]:
     """The lower triangular factor of a covariance that a user gave."""
-    matrix = np.atleast_2d(np.asarray(covariance, dtype=np.float64))
+    matrix = np.atleast_2d(_checks.floats(covariance, "covariance"))
     try:
         if matrix.shape != (dim, dim):
             raise np.linalg.LinAlgError

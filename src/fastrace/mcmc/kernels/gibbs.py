@@ -90,7 +90,7 @@ class Categorical:
         value = self.log_prior(z) if callable(self.log_prior) else self.log_prior
         if value is None:
             return np.zeros(self.n_states)
-        out = np.array(value, dtype=np.float64)
+        out = _checks.floats(value, "log_prior")
         if out.shape != (self.n_states,) or np.isnan(out).any() or (out == np.inf).any() or not (out > -np.inf).any():
             raise ValueError(f"log_prior is {_checks.shown(value)}; {self.n_states} numbers are needed, -inf where a "
                              f"state is ruled "
@@ -115,7 +115,7 @@ class Categorical:
     def own(self, z: States) -> tuple[NDArray[np.int64], Callable[[int, NDArray[np.int64]], ArrayLike]]:
         """Sizes, and the factors of one state, where each state has its own."""
         assert self.sizes is not None
-        sizes = np.array(self.sizes(z.copy()), dtype=np.int64)
+        sizes = _checks.as_array(self.sizes(z.copy()), "what sizes returned").astype(np.int64)
         if sizes.shape != (self.n_states,) or (sizes < 0).any():
             raise ValueError(f"sizes(z) returned {sizes}; {self.n_states} counts are needed")
         factors: Any = self.factors
@@ -189,7 +189,7 @@ class Gibbs:
         if position is None:
             z = np.zeros(len(n_states), np.intp) if rng is None else _checks.generator(rng).integers(0, n_states)
         else:
-            z = np.asarray(position)
+            z = _checks.as_array(position, "position")
             if z.shape != n_states.shape or z.dtype.kind not in "iu" or (z < 0).any() or (z >= n_states).any():
                 raise ValueError(f"position is {_checks.shown(position)}; {len(n_states)} states, each below the "
                                  f"number of its "

@@ -264,7 +264,7 @@ class SurrogateGibbs:
         return out
 
     def _checked(self, position: ArrayLike) -> Array:
-        at = np.array(position, dtype=np.float64)
+        at = _checks.floats(position, "position")
         size = sum(int(np.prod(part.shape)) for part in self._all_parts)
         if at.shape != (size,) or not np.isfinite(at).all():
             raise ValueError(f"position has shape {at.shape}; {size} finite numbers, those of "

@@ -324,7 +324,7 @@ class SurrogateMetropolis(DecidedByRows):
         if position is None:
             start = self._draw(_checks.generator(rng))
         else:
-            start = np.array(position, dtype=np.float64)
+            start = _checks.floats(position, "position")
             if start.shape != (self.dim,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
             unconstrain = getattr(self.model, "unconstrain", None)

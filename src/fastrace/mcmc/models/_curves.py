@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
+
 __all__ = ["ORDERS", "JaxTerms", "curve_of"]
 
 Array = NDArray[np.float64]
@@ -23,7 +25,10 @@ def curve_of(term: Any, backend: str) -> Curve:
     `term` is a function, or with ``backend="numpy"`` a sequence of functions, the term's and its derivatives'.
     """
     if backend == "numpy":
-        return lambda order, eta, columns: [np.asarray(f(eta, *columns), dtype=np.float64) for f in term[: order + 1]]
+        def curve(order: int, eta: Array, columns: Sequence[NDArray[Any]]) -> list[Array]:
+            return [_checks.floats(f(eta, *columns), "what term returned") for f in term[: order + 1]]
+
+        return curve
     return _by_jax(term) if backend == "jax" else _by_pytensor(term)
 
 

@@ -411,7 +411,7 @@ def scales_of_effects(prior: JointPrior) -> list[tuple[int, slice]]:
 
 def constrained(prior: JointPrior, theta: ArrayLike) -> Array:
     """Points of shape (..., dim) with scales for their logarithms, and correlations for what chains move of them."""
-    out = np.array(theta, dtype=np.float64)
+    out = _checks.floats(theta, "theta")
     logs, related = _logs_and_correlations(prior)
     out[..., logs] = np.exp(out[..., logs])
     for first, q in related:
@@ -432,7 +432,7 @@ def constrained(prior: JointPrior, theta: ArrayLike) -> Array:
 
 def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
     """The inverse of `constrained`. Raises ValueError where scales are not positive or correlations impossible."""
-    out = np.array(values, dtype=np.float64)
+    out = _checks.floats(values, "values")
     logs, related = _logs_and_correlations(prior)
     if not (out[..., logs] > 0.0).all():
         low = float(out[..., logs].min())

@@ -182,7 +182,7 @@ class Model:
         ndarray of shape (..., dim)
             Scales and correlations themselves; all else as it was.
         """
-        return np.array(theta, dtype=np.float64) if self.joint_prior is None else constrained(self.joint_prior, theta)
+        return _checks.floats(theta, "theta") if self.joint_prior is None else constrained(self.joint_prior, theta)
 
     def unconstrain(self, values: ArrayLike) -> Array:
         """From natural coordinates to those in which chains move, the inverse of `constrain`.
@@ -203,7 +203,7 @@ class Model:
             If a scale is not positive, or correlations are impossible.
         """
         if self.joint_prior is None:
-            return np.array(values, dtype=np.float64)
+            return _checks.floats(values, "values")
         return unconstrained(self.joint_prior, values)
 
     def _surrogate_form(self) -> Model:
@@ -260,7 +260,7 @@ class Model:
         -----
         Generalised linear models take one pass over the rows for every 64 points, by a product of matrices.
         """
-        points = np.array(theta, dtype=np.float64, order="C")
+        points = _checks.floats(theta, "theta")
         if points.ndim != 2 or points.shape[1] != self.dim or not np.isfinite(points).all():
             raise ValueError(f"theta has shape {points.shape}; (k, {self.dim}) finite parameters are needed")
         out = self._plus_log_prior(points, self._log_likelihoods(points[:, : self.n_seen]))
@@ -293,6 +293,7 @@ class Model:
 
     def possible(self, theta: ArrayLike) -> bool:
         """Whether a chain can stand at a point of shape (dim,): the posterior is not 0 there, and can be evaluated."""
+        _checks.unmasked(theta, "theta")
         if self._positive and self.log_prior is None:
             return True
         try:

@@ -52,7 +52,7 @@ class _TermsModel(Model):
         if third_derivatives is not None:
             if not self.has_derivatives:
                 raise ValueError("third_derivatives came without derivatives, about whose expansion it bounds the rest")
-            bound = np.array(np.broadcast_to(np.asarray(third_derivatives, dtype=np.float64), (self.n_rows,)))
+            bound = np.array(np.broadcast_to(_checks.floats(third_derivatives, "third_derivatives"), (self.n_rows,)))
             if not (np.isfinite(bound).all() and (bound >= 0.0).all()):
                 raise ValueError(f"third_derivatives is {_checks.shown(third_derivatives)}; bounds from 0 up are "
                                  f"needed")
@@ -289,6 +289,7 @@ def terms_of_arms(terms: Terms, theta: Array, arms: NDArray[np.intp], rows: NDAr
 
 
 def _shaped(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+    _checks.unmasked(values, f"what {name} returned")
     array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
         raise ValueError(f"{name} returned shape {array.shape}; {shape}, one value per row asked for, is needed")

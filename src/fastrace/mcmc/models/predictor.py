@@ -116,6 +116,7 @@ class PredictorModel(Model):
                                  f"term and its first {ORDERS} derivatives")
         elif not callable(term):
             raise TypeError(f"term is {_checks.shown(term)}; a function of (eta, *columns) is needed")
+        _checks.unmasked(X, "X")
         self.X = X if hasattr(X, "nnz") or isinstance(X, np.ndarray) else _checks.floats(X, "X")
         if self.X.ndim != 2:
             raise ValueError(f"X has shape {self.X.shape}; (n_rows, dim) is needed")
@@ -163,6 +164,8 @@ class PredictorModel(Model):
         """
         if self._curve is None:
             self._curve = curve_of(self.term, self.backend)
+        _checks.unmasked(eta, "eta")
+        _checks.unmasked(rows, "rows")
         eta = np.ascontiguousarray(eta, dtype=np.float64)
         parts = self._curve(order, eta, [column[rows] for column in self.columns])
         if any(part.shape != eta.shape for part in parts):
@@ -172,7 +175,8 @@ class PredictorModel(Model):
 
     def predictors(self, theta: ArrayLike, rows: Any) -> Array:
         """Linear predictors of some rows, row numbers or a slice, at parameters of shape (dim,)."""
-        out = np.asarray(self.X[rows] @ np.asarray(theta, dtype=np.float64), dtype=np.float64)
+        _checks.unmasked(rows, "rows")
+        out = np.asarray(self.X[rows] @ _checks.floats(theta, "theta"), dtype=np.float64)
         return out if self.offset is None else out + self.offset[rows]
 
     def terms(self, theta: Array, rows: NDArray[np.int64]) -> Array:

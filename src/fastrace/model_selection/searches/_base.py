@@ -15,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 
+from fastrace._base import _checks
 from fastrace._base._docs import filled
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection.searches._candidates import Candidates, fault, settings_of
@@ -152,6 +153,8 @@ class CandidateSearch(_sklearn.BaseSearchCV):
     def _begin(self, X: Any, y: Any, params: dict[str, Any]) -> Task:
         """Check what came, and draw what is random: candidates and splits."""
         scorers, metric = _sklearn.scorers_and_metric(self)
+        for name, value in (("X", X), ("y", y)):
+            _checks.unmasked(value, name)
         X, y = indexable(X, y)
         params = _sklearn.check_method_params(X, params=params)
         routed = _sklearn.routed_parameters(self, params)
