@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 import fastrace._core as _core
 from fastrace._base import _checks
+from fastrace._base._handed import handed_over
 from fastrace.sources import CallableSource, Source
 
 Block = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]
-NOTE = ("fastrace: nothing paid for is lost. This exception has the race as it stands: error.race.result() is what is "
-        "known, and {on} goes on where it stopped")
 
 
 class Receipts:
@@ -67,16 +66,6 @@ def receipts(source: Source, core: _core.Race, settings: Any, whole: Callable[[]
             kept.blocks.clear()
         if kept is not None and kept.blocks:
             race._fly().keep(kept.blocks, _checks.silent_arms(error))
-        handed_over(error, race, "error.race.run(error.source)")
-        with contextlib.suppress(Exception):
-            error.source = source  # type: ignore[attr-defined]
+        handed_over(error, "race", race, "error.race.run(error.source) goes on where it stopped", race._paid(),
+                    source=source)
         raise
-
-
-def handed_over(error: BaseException, race: Any, on: str) -> None:
-    """Give an exception the race that it cut short, and say how to go `on` if anything has been paid for."""
-    with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
-        error.race = race  # type: ignore[attr-defined]
-        note = NOTE.format(on=on)
-        if race._paid() and note not in getattr(error, "__notes__", ()):
-            error.add_note(note)

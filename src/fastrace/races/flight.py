@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
 from fastrace._base._words import DEAR
 from fastrace.races._journal import Journal
-from fastrace.races._receipts import handed_over
 from fastrace.races.racing import FiniteRace
 from fastrace.results.base import plain
 
@@ -161,7 +161,8 @@ async def race_async(
         try:
             await _Crew(race, evaluate, pool, limit, again, book, show).work()
         except BaseException as error:
-            handed_over(error, race, "race_async(evaluate, race=error.race)")
+            handed_over(error, "race", race, "race_async(evaluate, race=error.race) goes on where it stopped",
+                        race._paid())
             if book is not None and _checks.silent_arms(error):
                 error.add_note(DOWN.format(book.path))
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
+from fastrace._base._handed import handed_over
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
@@ -31,9 +31,6 @@ RULES: dict[str, Any] = {        # by method; those of the same arguments
     "incremental": Incremental,
 }
 METHODS = (*RULES, "median-elimination", "sar")
-
-NOTE = ("fastrace: nothing paid for is lost. This exception has the rule with all pulls made so far: "
-        "error.rule.result() is the best answer by them, and error.rule.run(pull) goes on")
 
 
 def select_best(
@@ -202,10 +199,7 @@ def select_best(
     try:
         result = rule._go_on(source, stop, "random", None, progress)
     except BaseException as error:
-        with contextlib.suppress(Exception):
-            error.rule = rule  # type: ignore[attr-defined]
-            if rule.n_pulls:
-                error.add_note(NOTE)
+        handed_over(error, "rule", rule, "error.rule.run(pull) goes on where it stopped", rule.n_pulls > 0)
         raise
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):

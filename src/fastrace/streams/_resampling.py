@@ -51,6 +51,8 @@ class Resamples:
         self, data: Sequence[ArrayLike], kind: str, axis: int, n_resamples: int, rng: np.random.Generator
     ) -> None:
         self._kind, self._rng, self._used = kind, rng, 0
+        self._at, self._values = -1, list[NDArray[np.float64]]()       # of the request under way
+        self._order: NDArray[np.intp] | None = None
         self._samples, self.shape = aligned(data, axis)
         sizes = [sample.shape[-1] for sample in self._samples]
         if kind == "independent" and len(sizes) < 2:
@@ -89,23 +91,31 @@ class Resamples:
         return values.reshape(self.shape)
 
     def statistics(
-        self, statistic: Statistic, k: int, active: NDArray[np.intp], batch: int | None, at_once: int
+        self, statistic: Statistic, n_read: int, k: int, active: NDArray[np.intp], batch: int | None, at_once: int
     ) -> NDArray[np.float64]:
-        """The statistics of the next k permutations for some hypotheses, of shape (k, n_active)."""
+        """The statistics of the next k permutations for some hypotheses, of shape (k, n_active), after `n_read`.
+
+        Where the statistic raises or gives nan, the next call with the same `n_read` goes on with these permutations.
+        """
         most = batch or max(1, at_once // (8 * active.size * sum(self._sizes)))
-        parts = []
-        for start in range(0, k, most):
-            count = min(most, k - start)
-            values = statistic(self._permuted(count, active))
+        if n_read != self._at:
+            self._at, self._values = n_read, []
+        while (left := k - sum(map(len, self._values))) > 0:
+            if self._order is None:
+                self._order = self._next(min(most, left))
+            count = len(self._order)
+            values = statistic(self._permuted(self._order, active))
             if values.shape != (count, active.size):
                 raise ValueError(f"statistic returned shape {values.shape} for {count} permutations of {active.size} "
                                  f"hypotheses; {(count, active.size)} is needed: is it vectorized along axis=-1?")
-            parts.append(values)
-        return np.concatenate(parts)
+            if np.isnan(values).any():          # which the rule refuses, in words
+                return np.concatenate([*self._values, values])
+            self._values, self._order = [*self._values, values], None
+        return np.concatenate(self._values)
 
-    def _permuted(self, k: int, active: NDArray[np.intp]) -> list[NDArray[Any]]:
-        """The next k permutations of the samples, each of shape (k, n_active, n)."""
-        order = self._next(k)
+    def _permuted(self, order: NDArray[np.intp], active: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """The samples permuted in these orders, each of shape (k, n_active, n)."""
+        k = len(order)
         own = [sample[active] for sample in self._samples]
         if self._kind == "independent":
             pooled = np.swapaxes(np.concatenate(own, axis=-1)[:, order], 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _progress
+from fastrace._base._handed import handed_over
 from fastrace._base._words import counted
 from fastrace.results import StopResult
 from fastrace.streams import _rules, betting, over_bounds, proxies, sequences, stopping
@@ -98,7 +100,7 @@ def estimate_mean(
         A cheap score of every row of a population whose rewards are dear, such as a model's verdict beside a person's.
         `rewards` is then a function that returns the rewards of given rows, ``rewards(rows)``, or an array of as many
         rows. Fewer rewards are needed, by the share that the scores explain; see `Proxy`. For methods that know
-        populations.
+        populations. To go on after an error, the `Proxy` that it has, with its rule as `method`; see the notes.
     progress : bool, default False
         Show on standard error how many rewards were used and what is known.
     batch : int, optional
@@ -135,6 +137,13 @@ def estimate_mean(
     time and memory.
     A row at random costs several times one in order, and a page of the file where a memory-mapped array is larger than
     memory.
+
+    Whatever ends the call early, Ctrl-C or an error of a function or iterator, the exception has the rule as its
+    attribute ``rule``, with all rewards used by then: ``error.rule.result()`` is what is known, and
+    ``estimate_mean(rewards, method=error.rule)`` goes on. Where a reward of a batch is refused, those before it are
+    used, and ``error.rewards`` has the others, the refused one first. With a `proxy` the exception has ``error.proxy``
+    too; ``estimate_mean(rewards, method=error.rule, proxy=error.proxy)`` goes on, and asks first for the rows whose
+    rewards did not come or were refused. Of an array the rule is there, but not the order of its rows.
 
     Examples
     --------
@@ -183,12 +192,17 @@ def estimate_mean(
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
     rows = None if array is None or order == "given" else _rows(rule, array, generator)
     fresh = rule.n_samples == 0
-    with _progress.samples(progress) as report:
-        if array is None:
-            ended = _feed(rule, rewards, batch, report)
-        else:
-            ended = _feed_array(rule, array, rows, batch, report)
-        report(rule, True)
+    try:
+        with _progress.samples(progress) as report:
+            if array is None:
+                ended = _feed(rule, rewards, batch, report)
+            else:
+                ended = _feed_array(rule, array, rows, batch, report)
+            report(rule, True)
+    except BaseException as error:
+        handed_over(error, "rule", rule, "estimate_mean(rewards, method=error.rule) goes on where it stopped",
+                    array is None and rule.n_samples > 0)
+        raise
     if not rule.n_samples and not rule.done:
         raise ValueError("rewards is empty: a mean needs one reward at least")
     result: StopResult = rule.result()
@@ -206,30 +220,48 @@ def _by_proxy(
     batch: int | None, rng: Any, options: dict[str, Any],
 ) -> StopResult:
     """The mean of a population from rewards less what a proxy says of them."""
+    if isinstance(scores, proxies.Proxy):
+        if scores.n_rows is None or not isinstance(method, Stream):
+            raise TypeError("proxy is a Proxy, which goes on with the rule that has its rewards: give that as method, "
+                            "or give the scores of all rows")
+        support = scores._support
     if support is None:
         raise ValueError("support is None and proxy is given; a proxy needs the support of the rewards: give it")
     for name, value, why in (("n_rows", n_rows, "scores are of all rows"),
                              ("order", None if order == "random" else order, "rows are drawn at random")):
         if value is not None:
             raise ValueError(f"{name} is {_checks.shown(value)} and proxy is given: {why}; leave {name} out")
-    if isinstance(method, Stream):
+    if isinstance(method, Stream) and not isinstance(scores, proxies.Proxy):
         raise TypeError("method is a rule and proxy is given, which widens the support; name the method, or use Proxy")
-    proxy = proxies.Proxy(scores, support=support)
+    proxy = scores if isinstance(scores, proxies.Proxy) else proxies.Proxy(scores, support=support)
     array = None if callable(rewards) else _array(rewards)
     if array is None and not callable(rewards):
         raise TypeError(f"rewards is a {type(rewards).__name__} and proxy is given; a function of rows, or an array "
                         f"with one reward per score, is needed")
     if array is not None and array.shape[0] != proxy.n_rows:
         raise ValueError(f"rewards has {array.shape[0]} rows and proxy {proxy.n_rows}; one score per row is needed")
-    options = {"n_rows": proxy.n_rows, **options}
-    if _full_name(method, accuracy) == "beta-binomial":
+    if isinstance(method, Stream):
+        rule: Any = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
+        kept = (rule.n_samples, tuple(rule.support), getattr(rule, "n_rows", None))
+        if kept != (proxy.n_rewards, tuple(proxy.support), proxy.n_rows):
+            raise ValueError(f"method is a rule of {counted(rule.n_samples, 'reward')} and proxy one of "
+                             f"{counted(proxy.n_rewards, 'reward')}, or of another support or population; the rule "
+                             f"that was given the rewards of this proxy, and no others, is needed")
+    elif _full_name(method, accuracy) == "beta-binomial":
         raise ValueError("method is 'beta-binomial', which needs rewards of two values; adjusted ones have more")
-    rule: Any = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
+    else:
+        options = {"n_rows": proxy.n_rows, **options}
+        rule = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
-    with _progress.samples(progress) as report:
-        proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, report)
-        report(rule, True)
+    try:
+        with _progress.samples(progress) as report:
+            proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, report)
+            report(rule, True)
+    except BaseException as error:
+        on = "estimate_mean(rewards, method=error.rule, proxy=error.proxy) goes on where it stopped"
+        handed_over(error, "rule", rule, on, rule.n_samples > 0, proxy=proxy)
+        raise
     result: StopResult = rule.result()
     low, high = support
     said = f"adjusted by a proxy, coefficient {proxy.coefficient:.3g}"
@@ -389,7 +421,7 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
                 drawn = rewards(batch)
                 _checks.at_once(drawn, f"rewards({batch})", "values")
                 _check_block(drawn, f"rewards({batch}) returned", batch)
-                rule.update_many(drawn)
+                _use(rule, drawn)
             report(rule, False)
         return False
     if isinstance(rewards, (str, bytes, Mapping)):
@@ -414,9 +446,24 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
         if not drawn:
             return True
         _check_block(drawn, f"the next {counted(len(drawn), 'element')} of rewards came with", len(drawn))
-        rule.update_many(drawn)
+        _use(rule, drawn)
         report(rule, False)
     return False
+
+
+def _use(rule: Any, drawn: Any) -> None:
+    """Give a batch to the rule; where one of them is refused, those before it are used, and the error has the rest."""
+    before = rule.n_samples
+    try:
+        rule.update_many(drawn)
+    except BaseException as error:
+        good = getattr(error, "index", 0)
+        block = np.array(drawn)
+        if good:
+            rule.update_many(block[:good])
+        with contextlib.suppress(Exception):
+            error.rewards = block[rule.n_samples - before :]  # type: ignore[attr-defined]
+        raise
 
 
 def _check_block(drawn: Any, what: str, count: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _progress
+from fastrace._base._handed import handed_over
 from fastrace.results import PermutationResult
 from fastrace.streams._counts import at_least, bisected, fewer
 from fastrace.streams._resampling import ALTERNATIVES, TYPES, Resamples, per_hypothesis
@@ -21,8 +21,6 @@ Rule = TypeVar("Rule", bound="PermutationTest")
 CORRECTIONS = ("bh", "bonferroni")
 LOOK, GROWTH = 16, 8                # resamples to the first look; later ones come after 1/8 more
 AT_ONCE = 1 << 25                   # bytes of resampled data that are held at once
-NOTE = ("fastrace: this exception has the test with all permutations used so far: error.rule.result() is what is known "
-        "by them, and error.rule.run(resample) goes on")
 TOLERANCE = 100 * np.finfo(float).eps       # relative, of statistics that differ by rounding only; as in SciPy
 
 
@@ -484,8 +482,8 @@ def permutation_test(
     ------
     ValueError
         If an argument is out of range, the shapes do not fit, or a statistic is nan. What `statistic` or `resample`
-        raises comes through. This exception, or that of Ctrl-C, has the test with all permutations used by then:
-        ``error.rule.result()`` is what is known.
+        raises comes through. This exception, or that of Ctrl-C, has the test with all permutations used by then, see
+        the notes.
 
     Notes
     -----
@@ -493,6 +491,12 @@ def permutation_test(
     those of `PermutationTest`, where the proof stands. The cost grows as the p-value nears the level. One-sided at
     level 0.05 the mean number of permutations is 290 if none reaches the statistic, 1,200 at a p-value of 0.02, 13,000
     at 0.04 and at 0.06, 24 at 0.5, and all of them within 0.001 of the level.
+
+    Whatever ends the call early, Ctrl-C or an error of `statistic` or `resample`, the exception has the test as its
+    attribute ``rule``, a `PermutationTest` with all that was used by then, and the function ``resample`` that goes on:
+    ``error.rule.run(error.resample).result()``. It takes the permutations first whose statistic failed, so that the
+    answer is the one that the whole call would have given. With a `resample` of yours it goes on with others; the
+    promise is then kept unless what fails depends on the statistic.
 
     The level of the reference is ``alpha - risk``, 0.04995 by default: a p-value by all permutations between that and
     0.05 does not reject here. Of 99,999 permutations these are 5 of the 5,000 counts that reject in SciPy.
@@ -527,6 +531,8 @@ def permutation_test(
         _checks.takes(resample, "resample", "k", "rng")
         observed = _checks.floats(statistic(*data), "what statistic returns")
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
+        on = ("error.rule.run(error.resample) goes on with other resamples, which keeps the promise unless what failed "
+              "depends on the statistic")
 
         def draw(k: int, active: NDArray[np.intp]) -> Float:
             return _own_null(resample, k, generator, observed.shape)[:, active]
@@ -540,16 +546,14 @@ def permutation_test(
             if risk is None and alpha / 1000.0 * (n_resamples + 1) < 1.0:
                 risk = 0.0
         rule = PermutationTest(_flat(observed), alpha, n_resamples=n_resamples, risk=risk, **made)
+        on = "error.rule.run(error.resample) goes on with the permutations whose statistic failed"
 
         def draw(k: int, active: NDArray[np.intp]) -> Float:
-            return drawn.statistics(compute, k, active, batch, AT_ONCE)
+            return drawn.statistics(compute, rule.n_read, k, active, batch, AT_ONCE)
     try:
         rule.run(draw, progress=progress)
     except BaseException as error:
-        with contextlib.suppress(Exception):
-            error.rule = rule  # type: ignore[attr-defined]
-            if rule.n_read:
-                error.add_note(NOTE)
+        handed_over(error, "rule", rule, on, rule.n_read > 0, resample=draw)
         raise
     return _reshaped(rule.result(), observed.shape)
 

@@ -195,17 +195,22 @@ class Proxy(_checks.OwnInit):
         y, q, chosen = self._checked(rewards, rows, scores)
         found = np.empty(y.size)
         low, high = self.support
-        for k, (reward, score) in enumerate(zip(y.tolist(), q.tolist(), strict=True)):
-            if self.n_rewards >= self._next:
-                self._learn()
-            moved = reward - self.coefficient * score + self._shift(self.coefficient)
-            moved = min(max(moved, low), high)
-            for place, part in enumerate((score, score * score, reward, score * reward, moved)):
-                self._sums[place] += part
-            self.n_rewards += 1
-            found[k] = moved
-        if chosen is not None:
-            self._seen[chosen] = True
+        before = list(self._sums), self.coefficient, self.n_rewards, self._next
+        try:
+            for k, (reward, score) in enumerate(zip(y.tolist(), q.tolist(), strict=True)):
+                if self.n_rewards >= self._next:
+                    self._learn()
+                moved = reward - self.coefficient * score + self._shift(self.coefficient)
+                moved = min(max(moved, low), high)
+                for place, part in enumerate((score, score * score, reward, score * reward, moved)):
+                    self._sums[place] += part
+                self.n_rewards += 1
+                found[k] = moved
+            if chosen is not None:
+                self._seen[chosen] = True
+        except BaseException:           # Ctrl-C
+            self._sums, self.coefficient, self.n_rewards, self._next = before
+            raise
         return found
 
     def _shift(self, coefficient: float) -> float:
@@ -293,19 +298,53 @@ def _rebuild(cls: type[Proxy], known: dict[str, Any], state: tuple[Any, ...]) ->
 def feed(
     rule: Any, proxy: Proxy, rewards: Any, batch: int | None, rng: Any, report: Callable[[Any, bool], None]
 ) -> None:
-    """Give a rule the adjusted rewards of rows in random order until it stops, or all rows are read."""
+    """Give a rule the adjusted rewards of rows in random order until it stops, or all rows are read.
+
+    Where a reward does not come or is refused, those before it are used, and the proxy keeps the rows that were to
+    follow: going on with them first leaves the order random, whatever became of the reward.
+    """
     n_rows = proxy.n_rows or 0
-    order = _row_order.RowOrder(n_rows, rng)
+    ahead: NDArray[np.int64] = getattr(proxy, "_ahead", np.empty(0, np.int64))
+    unread = ~proxy._seen
+    unread[ahead] = False
+    left = np.flatnonzero(unread)
+    order = _row_order.RowOrder(left.size, rng)
     ask = rewards if callable(rewards) else np.asarray(rewards).__getitem__
-    while not rule.done and proxy.n_rewards < n_rows:
-        rows = order.take(max(1, proxy.n_rewards // 50) if batch is None else batch)
-        drawn = ask(rows)
-        _checks.unmasked(drawn, "rewards")
-        if np.shape(drawn) != rows.shape:
-            raise ValueError(f"rewards(rows) returned shape {np.shape(drawn)}; {counted(rows.size, 'reward')}, one per "
-                             f"row, of shape ({rows.size},) is needed")
-        rule.update_many(proxy.adjust(drawn, rows=rows))
-        report(rule, False)
+    try:
+        while not rule.done and proxy.n_rewards < n_rows:
+            size = max(1, proxy.n_rewards // 50) if batch is None else batch
+            rows = ahead[:size] if ahead.size else left[order.take(size)]
+            ahead = np.concatenate([rows, ahead[rows.size :]])
+            drawn = ask(rows.copy())
+            _checks.unmasked(drawn, "rewards")
+            if np.shape(drawn) != rows.shape:
+                raise ValueError(f"rewards(rows) returned shape {np.shape(drawn)}; {counted(rows.size, 'reward')}, one "
+                                 f"per row, of shape ({rows.size},) is needed")
+            try:
+                _used(rule, proxy, drawn, rows)
+            except ValueError as error:
+                good = getattr(error, "index", 0)
+                _used(rule, proxy, np.array(drawn)[:good], rows[:good])
+                if not rule.done:           # or else it needed no more
+                    raise
+            ahead = ahead[rows.size :]
+            report(rule, False)
+    finally:
+        ahead = ahead[~proxy._seen[ahead]]
+        if ahead.size or hasattr(proxy, "_ahead"):
+            proxy._ahead = ahead  # type: ignore[attr-defined]
+
+
+def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
+    """Adjust rewards and give them to the rule, both or neither."""
+    start, moved = rule.n_samples, np.empty(0)
+    try:
+        moved = proxy.adjust(drawn, rows=rows)
+        rule.update_many(moved)
+    except BaseException:               # Ctrl-C between the two
+        if moved.size and rule.n_samples == start:
+            rule.update_many(moved)
+        raise
 
 
 def _vector(values: ArrayLike, name: str) -> Float:
@@ -325,4 +364,6 @@ def _inside(values: Float, support: tuple[float, float], what: str) -> None:
         value = float(values[bad[0]])
         said = "is nan; a real number is needed" if math.isnan(value) else (
             f"is {value!r}, outside ({low!r}, {high!r}): the promise holds only inside it; widen the support or scale")
-        raise ValueError(f"{what} {bad[0]} {said}. Nothing of this call was used")
+        error = ValueError(f"{what} {bad[0]} {said}. Nothing of this call was used")
+        error.index = int(bad[0])  # type: ignore[attr-defined]
+        raise error
