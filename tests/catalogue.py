@@ -330,8 +330,9 @@ def _permutation_test(test, k):
 
 def _comparison(comparison, k):
     part = STREAM[60 * k : 60 * (k + 1)]
-    comparison.observe_many(np.array(["a", "b", "c"])[np.arange(60) * (k + 1) % 3], part)
-    comparison.observe("b", 0.5)
+    keys = {"clusters": np.arange(60) // 2 + 25 * k} if comparison.clusters else {}
+    comparison.observe_many(np.array(["a", "b", "c"])[np.arange(60) * (k + 1) % 3], part, **keys)
+    comparison.observe("b", 0.5, **({"cluster": k} if keys else {}))
     return comparison.result()
 
 

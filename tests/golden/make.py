@@ -4,11 +4,14 @@ What stands in a file is never made again: it is what a user may have on disk. E
 it, but for those that hold objects of other libraries, which those libraries save in their own way.
 """
 
+import asyncio
 import dataclasses
 import gzip
+import json
 import math
 import pickle
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import catalogue  # noqa: E402
 import fastrace as fr  # noqa: E402
+from catalogue import VALUES  # noqa: E402
 
 HERE = Path(__file__).parent
 SAVED_AFTER, STEPS = 5, 8                       # pieces of work before the object is saved, and in all
@@ -40,7 +44,54 @@ MADE = {
     "BettingRace without a support": lambda: fr.BettingRace(4, support=None),
     "ConfidenceSequence without a support": lambda: fr.ConfidenceSequence(support=None),
     "LUCB of symmetric rewards": lambda: catalogue.made("LUCB", symmetric=True),
+    "AbsoluteStop": lambda: catalogue.made("AbsoluteStop", bound="target"),
+    "AbsoluteStop by odds": lambda: catalogue.made("AbsoluteStop", bound="target-odds"),
+    "Comparison without a support": lambda: fr.Comparison(["a", "b", "c"], support=None, first_look=40),
+    "Comparison of clusters": lambda: fr.Comparison(["a", "b", "c"], support=(0.0, 1.0), clusters=True, first_look=30),
+    "Comparison of clusters without a support": lambda: fr.Comparison(
+        ["a", "b", "c"], support=None, clusters=True, first_look=40),
+    "FiniteRace by betting": lambda: betting(),
+    "FiniteRace of the best two within epsilon": lambda: betting(n_best=2, epsilon=0.02),
+    "FiniteRace that drops missing rewards": lambda: with_gaps(betting(missing="drop")),
+    "FiniteRace with missing rewards as the worst": lambda: with_gaps(betting(missing="worst")),
+    "FiniteRace with a proxy": lambda: betting(proxy=VALUES.mean(axis=1)),
+    "FiniteRace with requests in flight": lambda: in_flight(betting()),
+    "LUCB with requests in flight": lambda: in_flight(catalogue.made("LUCB")),
+    "BettingRace with requests in flight": lambda: in_flight(fr.BettingRace(4, support=(0.0, 1.2))),
 }
+
+
+def betting(**options):
+    return fr.FiniteRace(4, 400, delta=1e-3, support=(0.0, 1.2), first_look=10, growth=1.2, rng=catalogue.SEED,
+                         **options)
+
+
+def with_gaps(race):
+    """The race after a look in which rewards were missing."""
+    arms, rows = race.ask()
+    block = VALUES[np.ix_(rows, arms)]
+    block[1, 0] = block[3] = np.nan
+    race.tell(block)
+    return race
+
+
+def in_flight(race):
+    race.ask(60, pending=True)
+    return race
+
+
+def work(thing, k):
+    """The work of `catalogue.work`; of a race with requests in flight, answers in another order and more requests."""
+    if not len(getattr(thing, "pending", ((),))[0]):
+        return catalogue.work(thing, k)
+    for arm, number in list(zip(*map(np.ndarray.tolist, thing.pending), strict=True))[-6::-1]:
+        if not thing.done:
+            thing.tell(VALUES[number % 400, arm] / 1.2, arm, number)
+    if not thing.done:
+        thing.ask(60, pending=True)
+    return thing.done, thing.result(), thing.pending
+
+
 NAMES += sorted(set(MADE) - set(NAMES))
 
 
@@ -76,14 +127,51 @@ def agree(expected, found):
 
 
 def goes_on(thing, first=SAVED_AFTER):
-    return [facts(catalogue.work(thing, k)) for k in range(first, STEPS)]
+    return [facts(work(thing, k)) for k in range(first, STEPS)]
 
 
 def halfway(name):
     thing = MADE[name]() if name in MADE else catalogue.made(name)
     for k in range(SAVED_AFTER):
-        catalogue.work(thing, k)
+        work(thing, k)
     return thing
+
+
+# Journals of `race_async`, one request at a time, so that the file is always the same.
+JOURNALS = {
+    "race": lambda evaluate, path: fr.race_async(
+        evaluate, 4, 400, 1e-3, support=(0.0, 1.2), first_look=10, missing="drop", n_best=2, epsilon=0.01,
+        names=["a", "b", "c", "d"], concurrency=1, rng=catalogue.SEED, journal=path),
+    "LUCB": lambda evaluate, path: fr.race_async(
+        evaluate, race=fr.LUCB(4, 1, 0.05, missing="worst"), concurrency=1, journal=path, max_pulls=600),
+    "BettingRace": lambda evaluate, path: fr.race_async(
+        evaluate, race=fr.BettingRace(4, support=(0.0, 1.0)), concurrency=1, journal=path, max_pulls=600),
+}
+LINES = 80              # of a journal that are kept, as if the process had died there
+
+
+def run_journaled(kind, path):
+    """Run a race with its journal at `path` to the end; its requests, and what it found."""
+    asked = []
+
+    async def evaluate(arm, number):
+        asked.append([arm, number])
+        missing = kind != "BettingRace" and (arm + number) % 13 == 0
+        return None if missing else float(VALUES[number % 400, arm]) / 1.2
+
+    return asked, facts(asyncio.run(JOURNALS[kind](evaluate, path)))
+
+
+def save_journals():
+    path = HERE / f"{fr.__version__}.journals.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for kind in [kind for kind in JOURNALS if kind not in kept]:
+        with tempfile.TemporaryDirectory() as folder:
+            journal = Path(folder) / "journal"
+            asked, found = run_journaled(kind, journal)
+            lines = journal.read_text().splitlines(keepends=True)
+        kept[kind] = {"journal": "".join(lines[:LINES]), "asked": asked, "found": found}
+    path.write_text(json.dumps(kept) + "\n")
 
 
 def save():
@@ -101,4 +189,5 @@ def load(file):
 
 
 if __name__ == "__main__":
-    sys.exit(save())
+    save()
+    save_journals()
