@@ -113,3 +113,44 @@ class SamplesToStop:
 
     def track_samples(self, law, rule):
         return float(np.mean(self.used))
+
+
+class AbsoluteToStop:
+    """Rewards until an absolute accuracy is certain at delta 0.05, a mean over streams; they never jitter."""
+
+    params = (["0/1, mean .01", "0/1, mean .5", "beta(10, 30)", "beta(1/2, 1/2)", "uniform", "constant"],
+              [0.1, 0.05, 0.02, 0.01], ["target-odds", "target", "universal"])
+    param_names = ["law", "epsilon", "bound"]
+
+    def setup(self, law, epsilon, bound, delta=0.05):
+        draw = {"0/1, mean .01": lambda rng: (rng.random(4000) < 0.01).astype(float),
+                "0/1, mean .5": lambda rng: (rng.random(4000) < 0.5).astype(float),
+                "beta(10, 30)": lambda rng: rng.beta(10, 30, 4000),
+                "beta(1/2, 1/2)": lambda rng: rng.beta(0.5, 0.5, 4000),
+                "uniform": lambda rng: rng.random(4000), "constant": lambda rng: np.full(4000, 0.5)}[law]
+        self.used = []
+        for seed in range(1 if law == "constant" else 60 if epsilon >= 0.05 else 16):
+            rule, rng = fr.AbsoluteStop(epsilon, delta, bound=bound), np.random.default_rng([seed, 1])
+            while not rule.done:
+                rule.update_many(draw(rng))
+            self.used.append(rule.n_samples)
+
+    def track_rewards(self, law, epsilon, bound):
+        return float(np.mean(self.used))
+
+
+def print_absolute():
+    """The table in the docstring of `AbsoluteStop`."""
+    laws, accuracies, bounds = AbsoluteToStop.params
+    track = AbsoluteToStop()
+    for law in laws:
+        for epsilon in accuracies:
+            found = []
+            for bound in bounds:
+                track.setup(law, epsilon, bound)
+                found.append(track.track_rewards(law, epsilon, bound))
+            print(f"{law:14}  {epsilon:<7g}" + "".join(f"  {value:>11,.0f}" for value in found), flush=True)
+
+
+if __name__ == "__main__":
+    print_absolute()

@@ -532,6 +532,6 @@ cdef class Over(Stream):
 @_checks.rebuilds(1, Stream, subclasses=True)
 def _restore(cls, arguments, shared, own):
     """Rebuild what was pickled."""
-    cdef Stream new = cls(**arguments)
+    cdef Stream new = cls(**getattr(cls, "_as_saved", dict)(arguments))
     new._set_state(shared, own)
     return new
