@@ -119,9 +119,9 @@ def overfitting(seen, values):
 
 
 @pytest.mark.parametrize("law", ["ties", "overfitting", "rising"])
-@few_or_many("n_studies", few=12, many=300)
+@few_or_many("n_studies", few=60, many=300)
 def test_a_trial_that_is_not_worse_is_seldom_pruned(law, n_studies):
-    failed, n_rows, delta = 0, 160, 0.2
+    failed, n_rows, delta = 0, 80, 0.2
     for child in np.random.SeedSequence(20261122).spawn(n_studies):
         rng = np.random.default_rng(child)
         study, pruner = Study(), RacingPruner(n_rows, delta=delta, rng=rng)

@@ -241,7 +241,7 @@ INSTANCES = {
 @pytest.mark.parametrize("kw", [{}, {"anytime": True}, {"policy": "hoeffding", "cutoff": "optimal", "batch": 0.05},
                                 {"batch": 0.02}], ids=str)
 @pytest.mark.parametrize("instance", INSTANCES.values(), ids=INSTANCES)
-@few_or_many("trials", 30, 600)
+@few_or_many("trials", 40, 600)
 def test_the_stop_keeps_its_promise_under_optional_stopping(instance, kw, trials, seed):
     means, m, epsilon = np.array(instance[0]), instance[1], instance[2]
     good_enough = np.sort(means)[-m] - epsilon - 1e-12

@@ -84,11 +84,12 @@ def test_a_budget_ends_with_whole_rounds_and_the_run_goes_on():
     assert fr.select_best(values, n_best=2, paired=True, rng=1, progress=False).best.tolist() == [0, 1]
 
 
-def test_it_takes_few_evaluations_where_arms_agree_and_at_most_twice_those_of_lucb_where_they_do_not():
-    for correlation, most in ((0.8, 0.5), (0.0, 2.0)):
+def test_it_takes_few_evaluations_where_arms_agree_and_about_those_of_lucb_where_they_do_not():
+    # Of independent arms 1.16 times as many over 120 runs at this gap, where rounds have to be whole; 1.05 at 0.02.
+    for correlation, gap, runs, most in ((0.8, 0.02, 8, 0.5), (0.0, 0.05, 40, 1.25)):
         made = {True: 0, False: 0}
-        for k in range(8):
-            values = rows(np.random.default_rng(k), 50_000, 12, correlation, 0.02)
+        for k in range(runs):
+            values = rows(np.random.default_rng(k), 50_000 if gap < 0.05 else 10_000, 12, correlation, gap)
             for paired in made:
                 made[paired] += fr.LUCB(12, 1, paired=paired, rng=k).run(values).n_read
         assert made[True] <= most * made[False]

@@ -228,7 +228,7 @@ def test_differences_of_rare_amounts_hold_in_unequal_arms(clusters, trials, n, s
     assert_rate_at_most(missed, trials, 1.2 * 0.05)
 
 
-@few_or_many("trials", 30, 600)
+@few_or_many("trials", 60, 600)
 def test_ratios_hold(trials, seed):
     missed = 0
     for child in np.random.SeedSequence([seed, 3]).spawn(trials):

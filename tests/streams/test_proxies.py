@@ -71,7 +71,7 @@ def test_given_the_past_the_mean_is_that_of_a_population(law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@few_or_many("trials", 30, 1000)
+@few_or_many("trials", 60, 1000)
 def test_intervals_of_adjusted_rewards_hold_at_all_times(law, trials, seed):
     missed, delta = 0, 0.2
     for child in np.random.SeedSequence(seed).spawn(trials):

@@ -21,6 +21,8 @@ def test_relative_accuracy_is_kept(law, runs, seed):
         epsilon = CHEAP.get(law, 0.2)
         hoeffding = "NAS" in name
         trials = runs if not (hoeffding and law in CHEAP) else runs // 20
+        if trials < 40:         # which find no rate near the promise; the long test has enough
+            continue
         missed = 0
         for child in np.random.SeedSequence([seed, len(name)]).spawn(trials):
             rng = np.random.default_rng(child)

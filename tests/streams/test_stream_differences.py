@@ -89,6 +89,27 @@ def hard_laws(rng, n):
     yield np.column_stack([swapped, 0.2 * common])
 
 
+@pytest.mark.parametrize("law", ["coin", "rare", "alike", "uniform"])
+@few_or_many("trials", 60, 600)
+def test_the_error_bound_holds_at_any_time(law, trials, seed):
+    """Stopped where it looks best in hindsight: equal arms, and only the last is called right."""
+    x, wrong = 0.2, 0
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        u = rng.random((300, 3))
+        rewards = {"coin": 1.0 * (u < 0.5), "rare": 1.0 * (u < 0.03), "uniform": u,
+                   "alike": np.clip(rng.random((300, 1)) + (u < 0.05) - 0.025, 0, 1)}[law]
+        race, hit = fr.BettingRace(3, delta=0.01, support=(0, 1)), False
+        for limit in np.geomspace(4, 300, 12).astype(int):
+            if not race.done:
+                arms, rounds = race.ask(int(limit) - race.n_rounds)
+                race.tell(rewards[np.ix_(rounds, arms)])
+            result = race.result()
+            hit |= result.error_bound <= x and result.best < 2
+        wrong += hit
+    assert_rate_at_most(wrong, trials, x)
+
+
 @pytest.mark.parametrize("population", [False, True])
 @few_or_many("trials", 40, 600)
 def test_differences_keep_their_promise_on_hard_laws(population, trials, seed):
