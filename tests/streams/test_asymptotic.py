@@ -10,7 +10,7 @@ import pytest
 
 import fastrace as fr
 from fastrace._math import _half_widths
-from fastrace.streams._sequences import Sequence
+from fastrace.streams._sequences import Sequence, differences
 from guarantee import assert_rate_at_most, few_or_many
 from reference import sequences as twin
 
@@ -250,8 +250,10 @@ def test_intervals_of_differences_equal_the_twin(sizes, law):
     rng = np.random.default_rng(10)
     a, b = (rng.beta(10, 30, n) if law == "beta" else (rng.random(n) < 0.3 + 0.3 * k).astype(float)
             for k, n in enumerate(sizes))
-    found = gathered(a)._difference(gathered(b), math.log(40.0))
-    assert np.allclose(found, twin.portfolio_difference(a, b, math.log(40.0)), rtol=1e-6, atol=1e-6)
+    streams, found = [gathered(a), gathered(b)], np.empty((1, 4))
+    low, high = np.array([stream.interval for stream in streams]).T.copy()
+    differences(streams, np.array([[0, 1]], np.intp), low, high, math.log(40.0), True, found)
+    assert np.allclose(found[0], twin.portfolio_difference(a, b, math.log(40.0)), rtol=1e-6, atol=1e-6)
 
 
 def test_gathered_rewards_give_the_interval_as_of_now():
