@@ -133,7 +133,10 @@ class LUCB(Selection):
     :math:`\mu_{(m)} - \epsilon` is at most E there. So the answer has an arm that is not good enough with probability
     at most :math:`\delta`. One event covers all pairs, so that the share h costs nothing and saves up to
     :math:`\log(n - m)` where the best arm has been pulled more often than the others. The weights are those of
-    half-normal laws of f at scales .8 / 2.5^k, so that no scale need be chosen.
+    half-normal laws of f at scales .8 / 2.5^k, so that no scale need be chosen. The smallest bet sees no difference far
+    below a thousandth of the support's width: for 0/1 rewards with mean .5 the interval of a mean is .0019 wide after 4
+    million pulls of an arm, .0010 after 34 million and still after 134 million, that of ``rule="intervals"`` then
+    .0020, .0007 and .0004. For such differences take the latter, or an epsilon that is larger.
 
     In place of :math:`\sum \log(1 - f + f x / \theta)` the rule takes what 0, 1 and one value between would have given
     that had the same first three moments. This is never more, as the fourth derivative of the logarithm is negative,
