@@ -499,22 +499,25 @@ def asymptotic(rewards, delta, first_look, best_at):
     return out
 
 
-def portfolio_difference(first, second, level):
+def portfolio_difference(first, second, level, times=(1, 1)):
     """Ends of mean(first) - mean(second), each by two portfolios that bet on one side with all of their money.
+
+    Rewards of the first come `times[0]` times, those of the second `times[1]` times.
 
     A difference d is refuted from below where, whatever the mean y of the second, the product of two wealths is at
     least exp(level): that against a mean of the first of y + d or less, and that against a second of y or more.
     """
 
-    def wealth_of(x, sign):
+    def wealth_of(x, count, sign):
         """Log of the money of who bets on one side, by candidate."""
         odds = np.exp(sign * BETTORS)
         won = np.log(1 - np.outer(x, 1 - odds)).sum(axis=0)
-        return lambda m: float(special.logsumexp(np.log(SHARES) + won - len(x) * np.log(1 - m + m * odds)))
+        return lambda m: float(special.logsumexp(
+            np.log(SHARES) + count * (won - len(x) * np.log(1 - m + m * odds))))
 
     def least(a, b, d):
         low, high = max(0.0, -d), min(1.0, 1.0 - d)
-        above, below = wealth_of(a, 1), wealth_of(b, -1)
+        above, below = wealth_of(*a, 1), wealth_of(*b, -1)
 
         def product(y):
             return above(y + d) + below(y)
@@ -525,6 +528,7 @@ def portfolio_difference(first, second, level):
     def lower_end(a, b):
         if least(a, b, -1.0) < level:
             return -1.0
-        return optimize.brentq(lambda d: least(a, b, d) - level, -1.0, np.mean(a) - np.mean(b), xtol=1e-10)
+        return optimize.brentq(lambda d: least(a, b, d) - level, -1.0, np.mean(a[0]) - np.mean(b[0]), xtol=1e-10)
 
-    return lower_end(first, second), -lower_end(second, first), least(first, second, 0.0), least(second, first, 0.0)
+    a, b = (first, times[0]), (second, times[1])
+    return lower_end(a, b), -lower_end(b, a), least(a, b, 0.0), least(b, a, 0.0)

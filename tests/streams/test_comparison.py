@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace.streams._sequences import differences
 from guarantee import assert_rate_at_most, few_or_many
 from reference import bounds
 from reference import comparison as twin
@@ -83,6 +84,26 @@ def test_differences_of_hard_laws_equal_the_twin(law, seed):
         assert np.allclose([result.difference_lower[0], result.difference_upper[0]], wide, rtol=0, atol=1e-7)
         p_value = min(1.0, math.exp(math.log(2 / 0.8) - max(above, below)))
         assert result.error_bound[0] == pytest.approx(p_value, rel=1e-6)
+
+
+@pytest.mark.parametrize(("first", "second"), [([1.0], [1.0]), ([0.9999], [0.5]), ([0.0, 1.0], [0.0])])
+@pytest.mark.parametrize("doubled", [(20, 3), (27, 7)])
+def test_differences_of_millions_of_rewards_and_few_equal_the_twin(first, second, doubled):
+    """What bettors lose at once as a candidate moves is far more than two derivatives promise."""
+    level, ends = math.log(2 / (0.8 * 0.05)), []
+    test = fr.Comparison(2, support=(0, 1))
+    for arm, x in enumerate((first, second)):
+        more = fr.Comparison(2, support=(0, 1))
+        more.observe_many(arm, x)
+        for _ in range(doubled[arm]):
+            more.merge(copy.copy(more))
+        test.merge(more)
+        ends.append(np.array([own.interval for own in test._arms]))
+    found = np.zeros((1, 4))
+    differences(test._arms, np.array([[0, 1]]), *ends[-1].T.copy(), level, True, found)
+    expected = twin_difference(first, second, level, [2.0**k for k in doubled])
+    assert np.allclose(found[0, :2], expected[:2], rtol=0, atol=2e-7)
+    assert np.allclose(found[0, 2:], expected[2:], rtol=1e-6, atol=0.01)        # the twin's search is no finer
 
 
 @pytest.mark.parametrize("clusters", [False, True])

@@ -351,7 +351,7 @@ static double log_pair(pair_t *pair, double e, double *slope)
     double lower = first, upper = last, x = fr_smaller(fr_larger(pair->x, first), last), stretch = 1.0, log_of = 0.0;
     int tried_first = 0, tried_last = 0;
     for (int step = 0; step < 200; step++) {
-        double rise, bend, fall, bend_down, tilt, away, saved, enough, next;
+        double rise, bend, fall, bend_down, tilt, away, most, saved, enough, next;
         log_of = log_fixed(pair->up, pair->n_up, x, &rise, &bend);
         log_of += log_fixed(pair->down, pair->n_down, e - x, &fall, &bend_down);
         tilt = rise - fall;
@@ -363,11 +363,12 @@ static double log_pair(pair_t *pair, double e, double *slope)
             return log_of;
         }
         away = tilt / (bend + bend_down);
-        saved = 0.5 * tilt * away;
+        most = tilt * (x - (tilt > 0.0 ? lower : upper));       /* as the least is inside the bracket */
+        saved = fr_smaller(0.5 * tilt * away, most);
         pair->drift = bend_down / (bend + bend_down);
         *slope = rise * pair->drift + fall * (1.0 - pair->drift);
         enough = fr_larger(0.01 * fabs(log_of - saved - pair->level), least);
-        if ((pair->sure ? tilt * (x - (tilt > 0.0 ? lower : upper)) : saved) <= enough || upper - lower <= 1e-15)
+        if ((pair->sure ? most : saved) <= enough || upper - lower <= 1e-15)
             return log_of - saved;
         tried_first |= x == first;
         tried_last |= x == last;
@@ -405,7 +406,7 @@ static double furthest_pair(pair_t *pair, double mean, double centre, double awa
             upper = e;
         next = e - over / slope;
         if (!(next >= lower && next <= upper)) next = 0.5 * (lower + upper);
-        if (fabs(next - e) <= (pair->sure ? 1e-9 : 1e-6) * fr_smaller(e, centre - e)) {
+        if (fabs(next - e) <= fr_larger((pair->sure ? 1e-9 : 1e-6) * fr_smaller(e, centre - e), 0x1p-52 * e)) {
             if (pair->sure) return next;
             pair->sure = 1;
             lower = 0.0;                /* which was guessed; what is not refuted is sure */
