@@ -51,6 +51,18 @@ def test_a_function_that_raises_leaves_the_rule_with_all_rewards(error, batch, s
     assert facts(fr.estimate_mean(source, method=rule, batch=batch)) == facts(whole)
 
 
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+def test_what_an_iterator_gave_before_it_raised_is_used(error, seed):
+    numbers = np.random.default_rng(seed).random(5000)
+    whole = fr.estimate_mean(iter(numbers), 0.05, batch=50)
+    source = iter(failing(iter(numbers).__next__, 70, error), None)
+    with pytest.raises(error, match="down") as raised:
+        fr.estimate_mean(source, 0.05, batch=50)
+    rule = raised.value.rule
+    assert rule.n_samples == 69
+    assert facts(fr.estimate_mean(source, method=rule, batch=50)) == facts(whole)
+
+
 def test_rewards_before_a_bad_one_are_used_and_the_others_are_there():
     numbers = np.random.default_rng(1).random(100)
     numbers[70] = np.nan

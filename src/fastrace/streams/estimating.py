@@ -442,13 +442,24 @@ def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, boo
             report(rule, False)
         return True
     while not rule.done:
-        drawn = list(itertools.islice(iterator, batch))
-        if not drawn:
+        taken: list[Any] = []
+        try:
+            taken.extend(itertools.islice(iterator, batch))
+        except BaseException:           # those that came before it are used
+            if taken:
+                _use_elements(rule, taken)
+            raise
+        if not taken:
             return True
-        _check_block(drawn, f"the next {counted(len(drawn), 'element')} of rewards came with", len(drawn))
-        _use(rule, drawn)
+        _use_elements(rule, taken)
         report(rule, False)
     return False
+
+
+def _use_elements(rule: Any, drawn: list[Any]) -> None:
+    """Give the next elements of an iterator to the rule, as `_use` does."""
+    _check_block(drawn, f"the next {counted(len(drawn), 'element')} of rewards came with", len(drawn))
+    _use(rule, drawn)
 
 
 def _use(rule: Any, drawn: Any) -> None:
