@@ -119,6 +119,27 @@ def test_with_a_proxy_going_on_asks_for_the_rows_that_did_not_come(error, batch,
     assert 0.0 <= result.interval[0] <= result.estimate <= result.interval[1] <= 1.0 and result.support == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("part", [0, 13, 40])
+def test_ctrl_c_within_a_batch_leaves_rule_and_proxy_with_the_same_rewards(part, seed):
+    class Cut(fr.AbsoluteStop):
+        cut = False
+
+        def update_many(self, xs):
+            if self.n_samples < 80 or self.cut:
+                return super().update_many(xs)
+            self.cut = True
+            super().update_many(xs[:part])
+            raise KeyboardInterrupt
+
+    scores, rewards = population(np.random.default_rng(seed))
+    proxy = fr.Proxy(scores)
+    rule = Cut(0.005, support=proxy.support, n_rows=N_ROWS)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fr.estimate_mean(rewards, method=rule, proxy=proxy, batch=40, rng=seed)
+    assert raised.value.rule is rule and rule.n_samples == proxy.n_rewards == 120
+    assert fr.estimate_mean(rewards, method=rule, proxy=proxy, batch=40, rng=seed).n_samples > 120
+
+
 @few_or_many("trials", 60, 600)
 def test_a_mean_that_was_cut_short_again_and_again_is_as_good_as_promised(trials, seed):
     """Rows whose rewards are large fail at first: if going on did not begin with them, the mean would be too low."""

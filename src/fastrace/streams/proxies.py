@@ -341,9 +341,9 @@ def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
     try:
         moved = proxy.adjust(drawn, rows=rows)
         rule.update_many(moved)
-    except BaseException:               # Ctrl-C between the two
-        if moved.size and rule.n_samples == start:
-            rule.update_many(moved)
+    except BaseException:               # Ctrl-C between the two, or within a large batch
+        if not rule.done:
+            rule.update_many(moved[rule.n_samples - start :])
         raise
 
 
