@@ -22,6 +22,20 @@ def rare(n_rows=3000, positives=1):
     return mcmc.GLM(X, np.arange(n_rows) < positives, prior_sd=10.0)
 
 
+def test_a_group_of_one_outcome_is_not_left_to_k():
+    """Weighted draws rarely reach the tail of its effect, and k is small where they have not."""
+    rng = np.random.default_rng(2)
+    g, x = np.arange(40) % 5, rng.normal(size=40)
+    y = np.where(g == 0, 1.0, rng.random(40) < 0.5)
+    X = np.column_stack([np.ones(40), x])
+    with pytest.warns(UserWarning, match="outcomes are alike: such effects have a long tail.*mcmc.sample"):
+        answer = mcmc.laplace(mcmc.GLM(X, y, groups={"g": g}), rng=1)
+    assert "no chain is needed" not in answer.verdict and any("alike" in words for words in answer.warnings)
+    y[0], y[1::5] = 0.0, np.arange(8) % 2
+    mixed = mcmc.laplace(mcmc.GLM(X, y, groups={"g": g}), n_draws=400, rng=1)
+    assert not any("alike" in words for words in mixed.warnings)
+
+
 def ratios(n, sd, seed=1):
     return sd * np.random.default_rng(seed).normal(size=n)
 

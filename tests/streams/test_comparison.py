@@ -602,3 +602,20 @@ def test_the_printed_table_says_whose_the_intervals_are():
     assert f"[{result.difference_lower[0]:.4g}, {result.difference_upper[0]:.4g}]" in row
     assert f"[{result.ratio_lower[0]:.4g}, {result.ratio_upper[0]:.4g}]" in row
     assert f"blue: mean 0.5 in [{result.lower[0]:.5g}, {result.upper[0]:.5g}]" in notes[0]
+
+
+@pytest.mark.parametrize("labels", [[1, True], [0, False], [1, 1.0], [("a", 1), ("a", True)]])
+def test_labels_that_are_one_key_are_refused(labels):
+    with pytest.raises(ValueError, match="labels that are equal"):
+        fr.Comparison(labels)
+
+
+def test_what_cannot_be_a_reward_is_shown():
+    test = fr.Comparison(["a", "b"], support=(0, 1))
+    with pytest.raises(ValueError, match=r"^reward is 1.5; outside support") as raised:
+        test.observe("a", 1.5)
+    assert "clip" not in str(raised.value) and test.n_read == 0
+    with pytest.raises(TypeError, match=r"real numbers are needed, and rewards\[1\] is 'oops'"):
+        test.observe_many("a", ["0", "oops", "1"])
+    with pytest.raises(TypeError, match="these are words: convert them"):
+        test.observe_many("a", ["0", "1"])

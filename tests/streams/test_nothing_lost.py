@@ -47,7 +47,8 @@ def test_a_function_that_raises_leaves_the_rule_with_all_rewards(error, batch, s
     rule = raised.value.rule
     assert rule.n_samples == 3 * (batch or 1) and rule.result().n_samples == rule.n_samples
     (note,) = raised.value.__notes__
-    assert "nothing paid for is lost" in note and "estimate_mean(rewards, method=error.rule) goes on" in note
+    call = f"estimate_mean(rewards, method=error.rule{', batch=50' if batch else ''}) goes on"
+    assert "nothing paid for is lost" in note and call in note
     assert facts(fr.estimate_mean(source, method=rule, batch=batch)) == facts(whole)
 
 
@@ -70,6 +71,7 @@ def test_rewards_before_a_bad_one_are_used_and_the_others_are_there():
         fr.estimate_mean(iter(numbers), 0.01, batch=50)
     rule, left = raised.value.rule, raised.value.rewards
     assert rule.n_samples == 70 and np.array_equal(left, numbers[70:], equal_nan=True)
+    assert "error.rewards has the last 30 of the batch, the refused one first" in raised.value.__notes__[0]
     plain = fr.TargetOddsStop(0.01)
     plain.update_many(numbers[:70])
     assert facts(plain.result()) == facts(rule.result())
@@ -106,7 +108,8 @@ def test_with_a_proxy_going_on_asks_for_the_rows_that_did_not_come(error, batch,
     rule, proxy = raised.value.rule, raised.value.proxy
     used = sum(rows.size for rows in asked[:8]) + (len(asked[8]) // 2 if error is None else 0)
     assert rule.n_samples == proxy.n_rewards == used
-    assert "method=error.rule, proxy=error.proxy) goes on" in raised.value.__notes__[0]
+    again = "" if batch is None else f", batch={batch}"
+    assert f"method=error.rule, proxy=error.proxy{again}) goes on" in raised.value.__notes__[0]
     rule, proxy = pickle.loads(pickle.dumps((rule, proxy)))
     failed = asked[8] if error is None else None
     before = np.concatenate(asked[:9])[:used]

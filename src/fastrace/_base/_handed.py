@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-NOTE = ("fastrace: nothing paid for is lost. This exception has the {what} as it stands: error.{what}.result() is what "
-        "is known, and {on}")
+NOTE = ("fastrace: nothing paid for is lost, but for answers that were refused together with a bad one. This exception "
+        "has the {what} as it stands: error.{what}.result() is what is known, and {on}")
 
 
 def handed_over(error: BaseException, what: str, thing: Any, on: str, paid: bool, **others: Any) -> None:

@@ -108,6 +108,8 @@ class LaplaceResult(Result):
         if k >= _pareto.GOOD:
             return (f"{said}, between {_pareto.GOOD} and {limit:.2g}: means and deviations can be used, "
                     f"at {self.ess:.0f} effective draws; tails are better left to a chain")
+        if self.warnings:
+            return f"a chain is advised, though {said}, below {_pareto.GOOD}: see `warnings`. Run mcmc.sample"
         return (f"no chain is needed: {said}, below {_pareto.GOOD}, so that the weighted draws are exact "
                 f"for practical purposes, at {self.ess:.0f} effective draws")
 
@@ -258,7 +260,8 @@ def laplace(
     form = model._surrogate_form()
     model = form if form.n_hyper else model
     if model.n_hyper:
-        return _answer(model, _nested(model, n_draws, gen), n_draws, gen, [])
+        nested, problems = _nested(model, n_draws, gen)
+        return _answer(model, nested, n_draws, gen, problems)
     reference = model.reference()
     first = _Proposal(reference.center, reference.factor, math.inf if df == "auto" else float(df))
     best = _weighted(model, first, n_draws, gen)
@@ -274,8 +277,8 @@ def laplace(
     return _answer(model, best, passes, gen, [] if mode is None else [mode_words(model, *mode)])
 
 
-def _nested(model: Model, n: int, rng: np.random.Generator) -> _Weighted:
-    """For priors with hyperparameters: draws of prior times expansion, weighted by what that leaves."""
+def _nested(model: Model, n: int, rng: np.random.Generator) -> tuple[_Weighted, list[str]]:
+    """For priors with hyperparameters: draws of prior times expansion, weighted by what that leaves; and doubts."""
     kernel = SurrogateMetropolis(model, decision="exact")
     compressed = kernel.compressed
     if not compressed.prior.normal:
@@ -287,7 +290,10 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> _Weighted:
     density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf)
     natural = np.asarray(model.constrain(draws), dtype=np.float64)
     share = min(1.0, min(effective_sample_size(column) for column in draws.T) / n)
-    return _Weighted(density, natural, *_pareto.smoothed(left), share)
+    swept = sum(len(groups) for _, groups in kernel._swept)
+    problems = [f"{counted(swept, 'group')} whose outcomes are alike: such effects have a long tail on one side, which "
+                f"weighted draws may miss, and then k does not show it. Run mcmc.sample, which moves them one by one"]
+    return _Weighted(density, natural, *_pareto.smoothed(left), share), problems if swept else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,7 +196,11 @@ class Comparison(_checks.OwnInit):
         elif cluster is not None:
             raise ValueError(f"cluster is {cluster!r} and this comparison has no clusters: say clusters=True")
         else:
-            self._arms[code].update(reward)
+            try:
+                self._arms[code].update(reward)
+            except ValueError:
+                self._rewards([reward], "reward")       # in words of its own: some of a stream's options are not here
+                raise
         self._counts[code] += 1
         if time is not None:
             self._time = time
@@ -261,12 +265,12 @@ class Comparison(_checks.OwnInit):
                 self._arms[code].add(list(map(keys.__getitem__, places.tolist())), 1.0, values[places])
             self._counts[code] += places.size
 
-    def _rewards(self, rewards: ArrayLike) -> NDArray[np.float64]:
+    def _rewards(self, rewards: ArrayLike, name: str = "") -> NDArray[np.float64]:
         array = _checks.as_array(rewards, "rewards")
         if array.ndim != 1:
             raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
         if array.dtype.kind not in "fiub" and array.size:
-            raise TypeError(f"rewards has dtype {array.dtype}; real numbers are needed")
+            raise TypeError(f"rewards has dtype {array.dtype}; real numbers are needed{_first_word(array)}")
         values = array.astype(np.float64)
         low, high = (-MOST_ABSOLUTE, MOST_ABSOLUTE) if self.support is None else self.support
         slack = 0.0 if self.support is None else _half_widths.stream_slack(low, high)
@@ -275,7 +279,7 @@ class Comparison(_checks.OwnInit):
             bad = int(np.argmin(good))
             needed = "a finite number is needed: drop or replace it" if self.support is None or not np.isfinite(
                 values[bad]) else f"outside support={self.support}: widen support, or scale the rewards"
-            raise ValueError(f"rewards[{bad}] is {array[bad]!s}; {needed}")
+            raise ValueError(f"{name or f'rewards[{bad}]'} is {array[bad]!s}; {needed}")
         return values
 
     def _codes(self, arms: Any, count: int) -> NDArray[np.intp]:
@@ -553,7 +557,8 @@ class Comparison(_checks.OwnInit):
         keys = None if cluster is None else column(frame, cluster, "cluster")
         times = None if time is None else column(frame, time, "time")
         if values.dtype.kind not in "fiub":
-            raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers")
+            raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
+                             f"{_first_word(values, reward)}")
         found = sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label))
         if times is not None:
             order = np.argsort(times, kind="stable")
@@ -585,9 +590,19 @@ def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]
     return made
 
 
+def _first_word(rewards: Any, name: Any = "rewards") -> str:
+    """Which of the rewards is the first that cannot be read as a number."""
+    for k, value in enumerate(rewards.tolist()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f", and {name}[{k}] is {_checks.shown(value)}"
+    return ", and these are words: convert them"
+
+
 def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
-    _checks.unmasked(arms, "arms")
     """Labels of the arms, checked."""
+    _checks.unmasked(arms, "arms")
     if isinstance(arms, (str, bytes)):
         raise TypeError(f"arms is {arms!r}; a number of arms, or a sequence of labels such as ['A', 'B'], is needed")
     if not isinstance(arms, Iterable):
@@ -607,4 +622,7 @@ def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
             raise ValueError(f"arms has {label!r}, which is no label: give the arm a name")
         if not isinstance(label, Hashable):
             raise TypeError(f"arms has {label!r} of type {type(label).__name__}; a word or a number is needed")
+    if len(set(labels)) < len(labels):          # as 1, 1.0 and True, which Python takes for one key
+        raise ValueError(f"arms has labels that are equal, {_checks.shown(labels)}; labels must be all different: "
+                         f"give words")
     return labels

@@ -200,8 +200,9 @@ def estimate_mean(
                 ended = _feed_array(rule, array, rows, batch, report)
             report(rule, True)
     except BaseException as error:
-        handed_over(error, "rule", rule, "estimate_mean(rewards, method=error.rule) goes on where it stopped",
-                    array is None and rule.n_samples > 0)
+        left = len(getattr(error, "rewards", ()))
+        handed_over(error, "rule", rule, _going_on("method=error.rule", batch, left),
+                    array is None and rule.n_samples + left > 0)
         raise
     if not rule.n_samples and not rule.done:
         raise ValueError("rewards is empty: a mean needs one reward at least")
@@ -259,7 +260,7 @@ def _by_proxy(
             proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, report)
             report(rule, True)
     except BaseException as error:
-        on = "estimate_mean(rewards, method=error.rule, proxy=error.proxy) goes on where it stopped"
+        on = _going_on("method=error.rule, proxy=error.proxy", batch, 0)
         handed_over(error, "rule", rule, on, rule.n_samples > 0, proxy=proxy)
         raise
     result: StopResult = rule.result()
@@ -475,6 +476,15 @@ def _use(rule: Any, drawn: Any) -> None:
         with contextlib.suppress(Exception):
             error.rewards = block[rule.n_samples - before :]  # type: ignore[attr-defined]
         raise
+
+
+def _going_on(known: str, batch: int | None, left: int) -> str:
+    """How to go on after an error, where so many rewards of a batch are left, the refused one first."""
+    said = f"estimate_mean(rewards, {known}{'' if batch is None else f', batch={batch}'}) goes on where it stopped"
+    if left:
+        said += (f"; error.rewards has the last {left} of the batch, the refused one first: give the good ones of them "
+                 f"to error.rule.update_many before")
+    return said
 
 
 def _check_block(drawn: Any, what: str, count: int) -> None:
