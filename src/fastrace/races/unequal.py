@@ -464,11 +464,10 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
             given = function(int(arms[0]), rows)
             _checks.at_once(given, "rewards")
             needed = f"one reward per row, a vector of real numbers of shape {rows.shape}, is needed"
+            _checks.unmasked(given, "what rewards returned")
             try:
-                values = _checks.as_array(given, "what rewards returned")
-            except ValueError as error:
-                if "mask" in str(error):
-                    raise
+                values = np.asarray(given)
+            except (ValueError, TypeError):
                 raise ValueError(f"rewards(arm, rows) returned rows of different lengths; {needed}") from None
             if values.shape != rows.shape:
                 raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; {needed}")
