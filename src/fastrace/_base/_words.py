@@ -51,8 +51,9 @@ NOTHING_HEARD = (
 )
 
 
-DOUBTFUL = 1_000_000        # rewards after which a run that need not end says so; 1,000 per arm, if that is more
-DEAR = 20_000               # the same of rewards by requests, which are paid for
+def doubtful_after(n_arms: int, paid: bool = False) -> int:
+    """Rewards after which a race that need not end says so; fewer by requests, which are `paid` for."""
+    return max(20_000 if paid else 1_000_000, 1000 * n_arms)
 
 
 def undecided(made: str, arms: tuple[str, str], means: tuple[float, float], ends: Sequence[float]) -> str:

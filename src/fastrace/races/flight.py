@@ -19,7 +19,7 @@ from fastrace._base import _checks
 from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
-from fastrace._base._words import DEAR
+from fastrace._base._words import doubtful_after
 from fastrace.races._journal import Journal
 from fastrace.races.racing import FiniteRace
 from fastrace.results.base import plain
@@ -308,7 +308,7 @@ class _Crew:
         self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
         endless = race._need_not_end() and math.isinf(self.flight.limit)
-        self.doubt = max(DEAR, 1000 * race._compiled_race().n_arms) if endless else 0   # rewards; then it says so
+        self.doubt = doubtful_after(race._compiled_race().n_arms, paid=True) if endless else 0
         self.failure: BaseException | None = None
         self.answered = self.failed = 0
         self.workers: list[asyncio.Task[None]] = []

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
-from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted
+from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
@@ -338,7 +338,7 @@ class Selection(PullsInFlight):
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
         endless = self._need_not_end() and max_pulls is None
-        doubt = max(DOUBTFUL, 1000 * self._n_arms) if endless else limit
+        doubt = doubtful_after(self._n_arms) if endless else limit
         in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
             ". fastrace.select_best reads a whole table in the end, and answers exactly")
         with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
-from fastrace._base._words import DOUBTFUL, WORST_REWARDS, counted
+from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
@@ -301,7 +301,7 @@ class StreamRace(RoundsInFlight):
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
             used, until = -1, 0
             endless = function and limit is None and self._need_not_end()
-            doubt = max(DOUBTFUL, 1000 * race.n_arms) if endless else last
+            doubt = doubtful_after(race.n_arms) if endless else last
             try:
                 while (shown or doubt < last) and not race.done and until < last:
                     before, used = used, int(race.answer()["pulls"].sum())
