@@ -34,10 +34,8 @@ class Receipts:
         found = self.function(arms, rows)
         with contextlib.suppress(Exception):        # the source refuses, in words, an answer that is not numeric
             block = np.asarray(found)
-            good = block.dtype.kind in "fiubO" and not np.ma.isMaskedArray(found)
-            block = np.array(block, np.float64)
-            if good and block.shape == (rows.size, arms.size):
-                self.blocks.append((*asked, block))
+            if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
+                self.blocks.append((*asked, np.array(block, np.float64)))
         return found
 
 
