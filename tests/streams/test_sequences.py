@@ -138,6 +138,9 @@ def test_looks_at_a_portfolio_keep_what_its_bounds_would_be(law):
         low, high = max(low, now[0]), min(high, now[1])
         assert sequence.interval == pytest.approx((low, high), abs=1e-9 * (high - low) + 1e-12)
         look = max(look + 1, int(1.005 * look))
+    whole = fr.ConfidenceSequence(support=support)              # looks that are sure to find nothing are left out
+    whole.update_many(x[:sequence.n_samples])
+    assert whole.interval == sequence.interval
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])

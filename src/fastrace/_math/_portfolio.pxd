@@ -25,6 +25,7 @@ cdef extern from "_portfolio.h" nogil:
                              double *low, double *high) noexcept
     void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t *w, double lower,
                            double upper, double *low, double *high) noexcept
+    bint fr_portfolio_quiet(const fr_watch_t *w, double n, double total) noexcept
     void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper,
                             fr_rival_t *r) noexcept
     void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high,

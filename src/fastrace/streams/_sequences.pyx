@@ -24,8 +24,8 @@ from fastrace._math._criteria cimport NEVER
 from fastrace._math._moments cimport moments4_add, moments4_merge, moments4_skewness, moments4_variance
 from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
                                         fr_portfolio_bounds, fr_portfolio_difference, fr_portfolio_init,
-                                        fr_portfolio_look, fr_portfolio_merge, fr_portfolio_rival, fr_portfolio_sane,
-                                        fr_portfolio_setup, fr_portfolio_t, fr_rival_t, fr_watch_t)
+                                        fr_portfolio_look, fr_portfolio_merge, fr_portfolio_quiet, fr_portfolio_rival,
+                                        fr_portfolio_sane, fr_portfolio_setup, fr_portfolio_t, fr_rival_t, fr_watch_t)
 from fastrace._math._schedules cimport next_look
 from fastrace._math._skewness cimport EVENTS_ENOUGH, tail_end, tail_events, tail_shift
 from fastrace.streams._stopping cimport INCONSISTENT, RUNNING, STOPPED, Stream, stream_t
@@ -256,6 +256,22 @@ cdef class Sequence(Stream):
         high[0] = min(high[0], upper)
         self._plan(n)
 
+    cdef Py_ssize_t _until_look(self, const double *x, Py_ssize_t n) noexcept nogil:
+        """How many of n rewards come before the next look is over. Looks that are sure to find nothing are
+        planned past, so that more rewards are taken at once.
+        """
+        cdef double total = self.state.sums.total, span = self.high - self.low
+        cdef int64_t seen = self.s.n
+        cdef Py_ssize_t i
+        for i in range(n):
+            total += fr_unit(x[i], self.low, span)
+            seen += 1
+            if seen >= self.state.look:
+                if i == n - 1 or not fr_portfolio_quiet(self.watch, <double>seen, total):
+                    return i + 1
+                self._plan(seen)
+        return n
+
     cdef void _plan(self, int64_t n) noexcept nogil:
         """Plan the look after the one at n: where the rewards, or those of a population that are left, changed by a
         little.
@@ -353,7 +369,9 @@ cdef class Sequence(Stream):
             return self._gather(x, n)
         while start < n:
             count = min(<Py_ssize_t>FR_BLOCK, n - start)
-            if self.looks:
+            if self.watch != NULL:
+                count = self._until_look(x + start, count)
+            elif self.looks:
                 count = <Py_ssize_t>min(<int64_t>count, self.state.look - self.s.n)
             start += self._block(x + start, <int>count)
             if self.s.status != RUNNING:

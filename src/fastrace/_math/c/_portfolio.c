@@ -3,6 +3,7 @@
 
 enum { K = FR_BETTORS, LANES = FR_BETTOR_LANES };
 #define NEAR 2e-4               /* log of the money, over that which refutes, at a candidate that a look aims at */
+#define STRIDE 1.5              /* nats that a side can gain, about, before a look has to be made */
 #define FAR 10.0                /* money from which on no step by two derivatives is tried */
 
 /* Shares of bettors u = 25 exp(-0.35 k), in 1/10000 of the money. Chosen by convex optimisation so that no kind of
@@ -219,6 +220,8 @@ static void watch_candidate(fr_watch_t *w, double m)
     double steep = m > 0.0 ? -0.5 / (near * far * both * far) : 0.0;       /* slope of log(tilt) */
     w->at = m;
     w->folded = -1.0;
+    w->stride = 0.0;
+    w->until = -INFINITY;
     for (int k = 0; k < K; k++) {
         double paid = LEAST[k] + REST[k] * m, pace = 1.0 / paid;
         w->log_paid[k] = fr_log1(paid);
@@ -245,6 +248,30 @@ static double watch_money(const fr_watch_t *w, const double *product, int since,
     return total(sum);
 }
 
+/* How far the excess may grow before the candidate can be refuted. A reward z multiplies a bettor's money by
+   1 + (z - at) pull <= exp((z - at) pull), so that rewards of excess x multiply it by exp(x pull) at most, however they
+   come. The log of the sum of such is convex in x: up to a stride it is below its chord. exp(y) <= ((1 + y / 8) / (1 - y / 8))^4
+   spares the exponentials; no pull is above 1 / at. Short of the level by 1e-6, a look is not left out for rounding. */
+CLONES
+static void watch_ahead(fr_watch_t *w, const double *money, double sum, double excess)
+{
+    const double short_of = -1e-6;
+    double far[K], near = fr_log1(fr_larger(sum, 1e-300)), rise, share;
+    if (w->stride == 0.0) {
+        for (int k = 0; k < K; k++) far[k] = money[k] * w->pull[k];
+        rise = total(far) / fr_larger(sum, 1e-300);
+        w->stride = fr_smaller(STRIDE / rise, 4.0 * w->at);
+        for (int k = 0; k < K; k++) {
+            double y = 0.125 * w->stride * w->pull[k], root = (1.0 + y) / (1.0 - y);
+            w->growth[k] = (root * root) * (root * root);
+        }
+    }
+    for (int k = 0; k < K; k++) far[k] = money[k] * w->growth[k];
+    rise = fr_log1(fr_larger(total(far), 1e-300)) - near;
+    share = rise > short_of - near ? (short_of - near) / rise : 1.0;
+    w->until = excess + share * w->stride;
+}
+
 /* From the candidate, whose money is `sum`, to one whose log of the money is `aim`, by two derivatives of the log. */
 CLONES
 static double watch_step(const fr_watch_t *w, const double *money, double n, double sum, double aim)
@@ -264,18 +291,21 @@ static double watch_step(const fr_watch_t *w, const double *money, double n, dou
 /* As `furthest`, where most looks find that `start` is still furthest, or that the furthest is near: a step from a candidate
    with at most 2 NEAR of money too much in logs errs by 1e-11 of its distance from `centre`. Such a candidate is kept from
    look to look, so that all here follows from the state. */
-static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double level, double start,
-                        double centre, double *kept)
+static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double total_of, double level,
+                        double start, double centre, double *kept)
 {
     double money[K], folded = n - since_fold(n), m = *kept > 0.0 ? *kept : start;
-    side_t side = {.n = n, .reach = n};
-    if (!(start < centre)) return start;
+    side_t side;
+    if (!(start < centre) || (w->at == m && total_of - n * m <= w->until)) return start;
     for (int step = 0; step < 6; step++) {
         double sum;
         if (w->at != m) watch_candidate(w, m);
         if (w->folded != folded) watch_fold(w, power, folded, level);
         sum = watch_money(w, product, since_fold(n), money);
-        if (step == 0 && sum < 1.0) return start;
+        if (step == 0 && sum < 1.0) {
+            watch_ahead(w, money, sum, total_of - n * m);
+            return start;
+        }
         if (!(sum <= FAR && sum >= 1.0 / FAR)) break;
         if (sum >= 1.0 && sum <= 1.0 + 2.0 * NEAR) {
             *kept = m;
@@ -284,6 +314,8 @@ static double look_near(fr_watch_t *w, const double *product, const double *powe
         m += watch_step(w, money, n, sum, NEAR);
         if (!(m > 0.0 && m < centre)) break;
     }
+    side.n = side.reach = n;
+    side.drawn = 0.0;
     open_gains(side.gain, product, power);
     return *kept = furthest(log_wealth, &side, start, centre, level);
 }
@@ -292,9 +324,15 @@ void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p,
                        double *low, double *high)
 {
     double mean = (s->total - 0.5) / s->n;
-    *low = look_near(&w[0], p->up, p->up_power, s->n, b->level, fr_larger(lower, 0.0), mean, &s->centre[0]);
-    *high = 1.0 - look_near(&w[1], p->down, p->down_power, s->n, b->level, fr_larger(1.0 - upper, 0.0), 1.0 - mean,
-                            &s->centre[1]);
+    *low = look_near(&w[0], p->up, p->up_power, s->n, s->total, b->level, fr_larger(lower, 0.0), mean, &s->centre[0]);
+    *high = 1.0 - look_near(&w[1], p->down, p->down_power, s->n, s->n - s->total, b->level, fr_larger(1.0 - upper, 0.0),
+                            1.0 - mean, &s->centre[1]);
+}
+
+int fr_portfolio_quiet(const fr_watch_t w[2], double n, double total)
+{
+    return w[0].at >= 0.0 && total - n * w[0].at <= w[0].until && w[1].at >= 0.0
+        && (n - total) - n * w[1].at <= w[1].until;
 }
 
 /* Log of the wealth against candidate m of bettors of fixed shares, without a population, with its first two derivatives.

@@ -22,14 +22,17 @@ typedef struct {
 } fr_portfolio_t;
 
 /* What one side of a stream without a population knows by heart of a candidate that it has refuted, the furthest or one next
-   to it: a look that finds nothing further costs 10 ns. All of it can be found again from the candidate and the products,
-   so it is not saved; where these change in another way than by rewards in order, `at` must be set to -1. */
+   to it: a look that finds nothing further costs 10 ns, and is left out while the excess is at most `until`. All of it can be
+   found again from the candidate and the products, so it is not saved; where these change in another way than by rewards in
+   order, `at` must be set to -1. */
 typedef struct {
     double at;                  /* the candidate; -1 if there is none */
     double folded;              /* rewards before the last fold: `scale` is right there; -1 if it is right nowhere */
     double log_paid[FR_BETTORS], share[FR_BETTORS], tilts[FR_BETTORS], pull[FR_BETTORS];
     double pace[4][FR_BETTORS];     /* 1, 2, 4 and 8 inverse denominators */
     double scale[FR_BETTORS];
+    double stride, growth[FR_BETTORS];  /* no bettor's money grows more than so while the excess grows by the stride; 0: unknown */
+    double until;               /* excess, the rewards less the candidate summed, up to which it keeps too little to be refuted */
 } fr_watch_t;
 
 /* One bettor on either side, who aims at an accuracy: on each reward the odds ratio, of FR_ODDS, that suits the half-width
@@ -53,6 +56,8 @@ void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfol
    is none yet (of the upper bound, 1 less that candidate). */
 void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower, double upper,
                        double *low, double *high);
+/* Whether a look after n rewards, with this sum as in fr_sums_t, is sure to find what is known. */
+int fr_portfolio_quiet(const fr_watch_t w[2], double n, double total);
 /* A stream as it enters pairs: logs of what bettors of its portfolio have, with fixed shares, and how far its own interval
    [lower, upper] at `level` is from its mean, which only says where to begin. */
 typedef struct {
