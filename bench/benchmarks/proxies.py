@@ -104,21 +104,20 @@ MEANS = {                           # of one arm: rewards, and scores of these c
     "0 or 1": lambda rng: (rng.random(N_ROWS) < 0.5) * 1.0,
     "beta(10, 30)": lambda rng: rng.beta(10.0, 30.0, N_ROWS),
 }
-CORRELATIONS = (0.0, 0.6, 0.95)
+CORRELATIONS = (0.0, 0.5, 0.8, 0.95)
 
 
 @functools.lru_cache
 def means(rewards, epsilon):
-    """Rewards for a mean to an absolute accuracy; over them, those with scores of each correlation, with useless scores
-    in support alone (a coefficient of 0, and the support that scores take), and with half of `delta`."""
-    plain = wide = halved = 0
-    scored = dict.fromkeys(CORRELATIONS, 0)
+    """Rewards for a mean to an absolute accuracy; over them, those with scores of each correlation, and those of a rule
+    that has one support for all adjusted rewards, in place of one for each."""
+    plain = 0
+    scored, wide = dict.fromkeys(CORRELATIONS, 0), dict.fromkeys(CORRELATIONS, 0)
     for seed in range(SEEDS):
         rng = np.random.default_rng([20160619, seed])
         y = MEANS[rewards](rng)
         given = {"accuracy": "absolute", "rng": seed}
         plain += fr.estimate_mean(y, epsilon, DELTA, **given).n_samples
-        halved += fr.estimate_mean(y, epsilon, DELTA / 2, **given).n_samples
         for r in CORRELATIONS:
             p = rng.random(N_ROWS)
             if r and rewards == "0 or 1":
@@ -126,19 +125,20 @@ def means(rewards, epsilon):
             elif r:
                 p = y + np.sqrt(1 / r**2 - 1) * y.std() * rng.standard_normal(N_ROWS)
             scored[r] += fr.estimate_mean(y, epsilon, DELTA, proxy=p, **given).n_samples
-            if r == 0.0:
-                wide += fr.estimate_mean(y, epsilon, DELTA, fr.Proxy(p).support, **given).n_samples
-    return plain / SEEDS, {**{r: n / plain for r, n in scored.items()}, "support": wide / plain, "half": halved / plain}
+            proxy = fr.Proxy(p)
+            rule = fr.AbsoluteStop(epsilon, DELTA, proxy.support, n_rows=N_ROWS)
+            wide[r] += fr.estimate_mean(y, method=rule, proxy=proxy, rng=seed).n_samples
+    return plain / SEEDS, *({r: n / plain for r, n in counts.items()} for counts in (scored, wide))
 
 
 def print_means():
-    print(f"{'rewards':14}{'epsilon':>8}{'without':>9}{'useless':>9}{'r = .6':>8}{'r = .95':>8}"
-          f"{'support alone':>15}{'half of delta':>15}")
+    names = ["useless", *(f"r = {r}" for r in CORRELATIONS[1:])]
+    print(f"{'rewards':14}{'epsilon':>8}{'without':>9}", *(f"{name:>9}, wide" for name in names))
     for law in MEANS:
         for accuracy in (0.1, 0.05, 0.02, 0.01):
-            count, share = means(law, accuracy)
-            print(f"{law:14}{accuracy:8}{count:9.0f}{share[0.0]:9.2f}{share[0.6]:8.2f}{share[0.95]:8.2f}"
-                  f"{share['support']:15.2f}{share['half']:15.2f}", flush=True)
+            count, share, wide = means(law, accuracy)
+            print(f"{law:14}{accuracy:8}{count:9.0f}", *(f"{share[r]:9.2f}, {wide[r]:.2f}" for r in CORRELATIONS),
+                  flush=True)
 
 
 def print_races():

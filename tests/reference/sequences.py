@@ -59,10 +59,11 @@ def _next(z, bet, guess, n_rows):
     return z + guess.sum / left, bet * n_rows / left
 
 
-def _certain(guess, n_rows):
+def _certain(guess, n_rows, under=0.0, over=0.0):
     if n_rows is None:
         return 0.0, 1.0
-    return guess.sum / n_rows, (guess.sum + n_rows - guess.n) / n_rows
+    left = n_rows - guess.n
+    return (guess.sum - left * under) / n_rows, (guess.sum + left * (1 + over)) / n_rows
 
 
 def plug_in(rewards, delta, cap=0.5, n_rows=None):
@@ -346,21 +347,28 @@ def universal(rewards, delta, n_rows=None):
     return out
 
 
-def target_odds(rewards, delta, below, above, cap=0.9, n_rows=None):
-    """Bounds after each reward, not intersected, of who aims: at `below` the guessed mean, and `above` it."""
+def target_odds(rewards, delta, below, above, cap=0.9, n_rows=None, reach=None, squares=None):
+    """Bounds after each reward, not intersected, of who aims: at `below` the guessed mean, and `above` it.
+
+    Reward t lies in [-reach[t][0], 1 + reach[t][1]]; `squares` has new guesses of the squared distances by reward.
+    """
     odds = 25 * np.exp(-0.1 * np.arange(192))
+    reach = [(0.0, 0.0)] * len(rewards) if reach is None else reach
     level, guess, rewards = math.log(2 / delta), Guess(), np.asarray(rewards, dtype=float)
     taken, before, out = ([], []), [], []
     for t, z in enumerate(rewards):
         left = 1.0 if n_rows is None else (n_rows - t) / n_rows
+        guess.square = (squares or {}).get(t, guess.square)
         variance = (guess.square - 0.125) / (t + 0.5)
-        for side, middle, wanted in ((0, guess.mean, below), (1, 1 - guess.mean, above)):
-            distance = wanted(guess.mean) / left
+        guessed = min(max(guess.mean, 0.5 / (t + 1)), (t + 0.5) / (t + 1))
+        for side, middle, wanted in ((0, guessed, below), (1, 1 - guessed, above)):
+            distance = wanted(guessed) / left
             m = max(middle - distance, middle / 2)
             logits = special.logit(middle) - special.logit(m)
-            bet = cap / m
+            bet = cap / (m + reach[t][side])
             u = min(logits * max(middle * (1 - middle) / variance, 1), math.log((1 + bet * (1 - m)) / (1 - bet * m)))
-            taken[side].append(int(np.abs(np.log(odds / u)).argmin()) if u > 0 else 191)
+            k = int(np.abs(np.log(odds / u)).argmin()) if u > 0 else 191
+            taken[side].append(k + (math.expm1(odds[k]) * reach[t][side] > cap))
         before.append(guess.sum)
         guess.see(z)
         ends = []
@@ -373,10 +381,11 @@ def target_odds(rewards, delta, below, above, cap=0.9, n_rows=None):
                 middle = 0.5 * (low + high)
                 means = np.full(t + 1, middle) if n_rows is None else (n_rows * middle - rest) / (n_rows - done)
                 average = np.bincount(k, means, 192) / np.maximum(np.bincount(k, minlength=192), 1)
-                paid = np.log1p((1 - np.maximum(average, 0)[k]) * np.expm1(-u)).sum()
+                least = (1 - cap) * np.exp(-u)      # where a bet has lost, and a mean of rewards is impossible
+                paid = np.log(np.maximum(1 + (1 - average[k]) * np.expm1(-u), least)).sum()
                 low, high = (middle, high) if gained - paid >= level else (low, middle)
             ends.append(low)
-        surely, at_most = _certain(guess, n_rows)
+        surely, at_most = _certain(guess, n_rows, *reach[t])
         out.append((max(surely, ends[0]), min(at_most, 1 - ends[1])))
     return out
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace.streams import proxies
 from guarantee import assert_rate_at_most, few_or_many
 from reference import proxies as reference
+from reference import sequences as rules
 
 
 def population(law, n_rows, rng):
@@ -83,6 +85,77 @@ def test_intervals_of_adjusted_rewards_hold_at_all_times(law, trials, seed):
         low, high = cs.interval
         missed += not low - 1e-9 <= y.mean() <= high + 1e-9
     assert_rate_at_most(missed, trials, delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.15])
+@pytest.mark.parametrize("law", LAWS)
+def test_bets_that_know_the_support_of_each_reward_equal_the_twin(law, epsilon):
+    rng = np.random.default_rng(5)
+    y, p = population(law, 100, rng)
+    order, proxy = rng.permutation(100), fr.Proxy(p)
+    rule = fr.AbsoluteStop(epsilon, 0.1, n_rows=100, max_samples=60)
+    y, p, q = y[order], p[order], p[order] - p.mean()
+    part = reference.best_part(epsilon, 0.9, (q.min(), q.max()), 100)
+    adjusted, used = reference.adjusted(y, p, p.mean(), 1.0 / (np.ptp(p) or np.inf), 100, 0.02, part)
+    shift = adjusted - (y - used * q)
+    reach = list(zip(np.maximum(used * q.max() - shift, 0), np.maximum(shift - used * q.min(), 0), strict=True))
+    ends = rules.running(rules.target_odds(adjusted[:60], 0.1, lambda mean: epsilon, lambda mean: epsilon, n_rows=100,
+                                           reach=reach))
+    for t, wanted in enumerate(ends):
+        proxies._used(rule, proxy, y[[t]], order[[t]])
+        assert proxy.coefficient == pytest.approx(used[t], abs=1e-9)
+        if rule.stopped:
+            assert rule.estimate == pytest.approx(np.mean(wanted), abs=1e-9)
+            break
+        assert rule.interval == pytest.approx(wanted, abs=1e-9)
+    assert rule.done
+
+
+@pytest.mark.parametrize("accuracy", ["absolute", "relative"])
+@pytest.mark.parametrize("law", LAWS)
+@few_or_many("trials", 60, 1000)
+def test_a_mean_by_bets_that_know_each_support_is_as_promised(law, accuracy, trials, seed):
+    missed, delta = 0, 0.2
+    for child in np.random.SeedSequence(seed).spawn(trials):
+        rng = np.random.default_rng(child)
+        y, p = population(law, 200, rng)
+        epsilon = rng.choice([0.01, 0.05, 0.2])
+        result = fr.estimate_mean(y, epsilon, delta, accuracy=accuracy, proxy=p, max_samples=190, rng=rng)
+        low, high = result.interval
+        missed += not low - 1e-9 <= y.mean() <= high + 1e-9
+    assert_rate_at_most(missed, trials, delta)
+
+
+@pytest.mark.parametrize(("law", "epsilon"), [("beta", 0.1), ("beta", 0.05), ("uniform", 0.1), ("bernoulli", 0.1)])
+def test_a_proxy_costs_little_where_it_is_useless_or_bets_are_large(law, epsilon):
+    used = np.zeros(3)
+    for child in np.random.SeedSequence(7).spawn(40):
+        rng = np.random.default_rng(child)
+        y = rng.beta(10, 30, 2000) if law == "beta" else rng.random(2000)
+        y = (y < 0.5) * 1.0 if law == "bernoulli" else y
+        given = {"epsilon": epsilon, "accuracy": "absolute"}
+        for k, more in enumerate(({}, {"proxy": rng.random(2000)}, {"proxy": y + y.std() * rng.standard_normal(2000)})):
+            used[k] += fr.estimate_mean(y, rng=1, **given, **more).n_samples
+    assert used[1] <= 1.05 * used[0] and used[2] <= 1.02 * used[0]
+
+
+def test_a_rule_that_bets_otherwise_has_one_support_for_all_rewards():
+    y, p = population("good", 300, np.random.default_rng(1))
+    proxy, narrow = fr.Proxy(p), {"n_rows": 300, "delta": 0.1}
+    for rule, knows in ((fr.AbsoluteStop(0.05, **narrow), True), (fr.TargetOddsStop(0.05, **narrow), True),
+                        (fr.AbsoluteStop(0.05, support=proxy.support, **narrow), False),
+                        (fr.AbsoluteStop(0.05, bound="target", **narrow), False)):
+        assert proxies.narrow(rule, proxy) == knows
+    with pytest.raises(ValueError, match="another support"):
+        fr.estimate_mean(y, method=fr.AbsoluteStop(0.05, bound="target", **narrow), proxy=proxy)
+    rule = fr.AbsoluteStop(0.05, **narrow)
+    with pytest.raises(ValueError, match="outside support"):
+        rule.update(1.1)
+    rule._reach(-0.1, 1.2)
+    rule.update_many([1.1, -0.1])
+    rule._reach(0.0, 1.0)
+    with pytest.raises(ValueError, match="outside support"):
+        rule.update_many([1.1])
 
 
 def test_a_good_proxy_saves_rewards_and_a_function_is_asked_for_rows(seed):
@@ -162,6 +235,8 @@ def test_a_damaged_state_is_refused():
     rebuild, (version, cls, known, state), *_ = proxy.__reduce__()
     sums, coefficient, count, following, seen = state
     for damaged in ((sums[:4], *state[1:]), (sums, 9.0, *state[2:]), (sums, coefficient, 8, following, seen),
-                    (sums, coefficient, count, -1, seen), ([np.nan] * 5, *state[1:])):
+                    (sums, coefficient, count, -1, seen), ([np.nan] * 6, *state[1:])):
         with pytest.raises(ValueError, match="damaged"):
             rebuild(version, cls, known, damaged)
+    before = rebuild(version, cls, known, (sums[:5], *state[1:]))       # as saved without the sum of squares
+    assert before.adjust([0.5], rows=[20]) == proxy.adjust([0.5], rows=[20])

@@ -13,6 +13,7 @@ cdef extern from "_bets.h" nogil:
         double slope, offset, floor, zero       # wanted half-width: see fr_wanted
         double n_rows           # size of a population sampled without replacement, or infinity
         double rho              # of a mixture boundary
+        double under, over      # how far the next rewards may lie outside [0, 1]
 
     ctypedef struct fr_sums_t:
         double n, total, square
@@ -29,7 +30,7 @@ cdef extern from "_bets.h" nogil:
     # Formulas
     double fr_stitched(double level, double v) noexcept
     double fr_normal_mixture(double level, double v, double rho) noexcept
-    double fr_unit(double x, double low, double span) noexcept
+    double fr_unit(const fr_bet_t *b, double x, double low, double span) noexcept
 
     # One reward with replacement; the same bits as by the block
     void fr_target_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
@@ -38,7 +39,7 @@ cdef extern from "_bets.h" nogil:
     void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double *low, double *high) noexcept
 
     # Running bounds after each of n <= FR_BLOCK rewards in [0, 1]; nothing is intersected
-    void fr_scale(const double *x, int n, double low, double span, double *z) noexcept
+    void fr_scale(const fr_bet_t *b, const double *x, int n, double low, double span, double *z) noexcept
     void fr_narrowest(const double *low, const double *high, int n, double *out) noexcept
     void fr_sums_init(fr_sums_t *s) noexcept
     void fr_target(const fr_bet_t *b, fr_sums_t *s, const double *z, int n, double *low, double *high) noexcept

@@ -161,6 +161,7 @@ cdef class Sequence(Stream):
         if self.kernel == ASYMPTOTIC:
             self.bet.rho = t_mixture_spread(best_at, self.bet.level)
         self.bet.slope, self.bet.offset, self.bet.floor, self.bet.zero = 0.0, 0.0, 1e-12, -1.0
+        self.bet.under = self.bet.over = 0.0
         criterion = self.criterion
         if criterion == "relative":
             self.bet.slope, self.bet.offset = epsilon, self.low / span
@@ -184,6 +185,15 @@ cdef class Sequence(Stream):
         elif self.kernel == UNIVERSAL:
             fr_portfolio_init(&self.state.wealth.portfolio)
         guard_built(&self.guard, 1)
+
+    def _knows_reach(self):
+        return self.kernel == TARGET_ODDS
+
+    def _reach(self, low, high):
+        cdef double span = self.high - self.low
+        Stream._reach(self, low, high)
+        self.bet.under = max(self.low - <double>low, 0.0) / span
+        self.bet.over = max(<double>high - self.high, 0.0) / span
 
     # Kernels
 
@@ -354,7 +364,7 @@ cdef class Sequence(Stream):
             self.s.n -= 1           # which `_gather` counts
             self._gather(&x, 1)
             return
-        z = fr_unit(x, self.low, self.high - self.low)
+        z = fr_unit(&self.bet, x, self.low, self.high - self.low)
         if self.kernel == TARGET and self.bet.n_rows == INFINITY:
             fr_target_push(&self.bet, &self.state.sums, z, &low, &high)
         elif self.kernel == PLUG_IN and self.bet.n_rows == INFINITY:
@@ -387,7 +397,7 @@ cdef class Sequence(Stream):
         if self.kernel != ASYMPTOTIC:
             while start < n:
                 count = <int>min(<Py_ssize_t>FR_BLOCK, n - start)
-                fr_scale(x + start, count, self.low, self.high - self.low, z)
+                fr_scale(&self.bet, x + start, count, self.low, self.high - self.low, z)
                 fr_portfolio(&self.bet, &self.state.sums, &self.state.wealth.portfolio, z, count, low, high)
                 self.s.n += count
                 start += count
@@ -421,7 +431,7 @@ cdef class Sequence(Stream):
         cdef int i = 0
         if self.population or not self.looks:       # else only the last reward of a block can stop it
             _copy(&before, self.state, self.kernel)
-        fr_scale(x, n, self.low, self.high - self.low, z)
+        fr_scale(&self.bet, x, n, self.low, self.high - self.low, z)
         self._run_kernel(z, n, low, high)
         fr_narrowest(low, high, n, narrowest)
         self.s.n += n

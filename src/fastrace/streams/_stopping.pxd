@@ -32,6 +32,7 @@ cdef class Stream:
     cdef readonly double low, high      # the support, or all finite numbers
     cdef bint bounded                   # whether the support is known
     cdef double slack                   # rounding forgiven outside the support: 1e-12 of its width
+    cdef double least, most             # what a reward may be: the support and the slack, but see `_reach`
     cdef double epsilon_, delta_, threshold, floor
     cdef int criterion_
     cdef bint clip

@@ -56,6 +56,7 @@ cdef class Stream:
         self.bounded = support is not None
         self.low, self.high = support if self.bounded else (-MOST_ABSOLUTE, MOST_ABSOLUTE)
         self.slack = stream_slack(self.low, self.high) if self.bounded else 0.0
+        self.least, self.most = self.low - self.slack, self.high + self.slack
         self.criterion_ = CRITERIA.index(criterion)
         self.epsilon_ = epsilon
         self.delta_ = delta
@@ -66,6 +67,17 @@ cdef class Stream:
         self.s.lower = self.low if self.bounded else -INFINITY
         self.s.upper = self.high if self.bounded else INFINITY
         guard_built(&self.guard, 0)
+
+    def _knows_reach(self):
+        """Whether it limits each bet by what the next reward may be, and so may be told by `_reach`."""
+        return False
+
+    def _reach(self, low, high):
+        """From now on rewards lie between these, of a mean inside the support; it is not saved.
+
+        Only for a rule that knows of it, and before the rewards are known that it is said of.
+        """
+        self.least, self.most = min(self.low, <double>low) - self.slack, max(self.high, <double>high) + self.slack
 
     # What a rule supplies
 
@@ -177,7 +189,7 @@ cdef class Stream:
         cdef double value = <double>x if type(x) is float else real_number(x, "the reward")
         if not guard_take_briefly(&self.guard):
             guard_refuse(&self.guard, self)
-        if not self.low - self.slack <= value <= self.high + self.slack and self.s.status == RUNNING:
+        if not self.least <= value <= self.most and self.s.status == RUNNING:
             if not self.clip or not isfinite(value):
                 guard_leave_brief(&self.guard)
                 raise self._refuse(value, "the reward")
@@ -266,7 +278,7 @@ cdef class Stream:
         cdef double[STREAM_BLOCK] room
         cdef const double *x
         cdef Py_ssize_t start = 0, count, i, until_check = self.per_check
-        cdef double low = self.low - self.slack, high = self.high + self.slack
+        cdef double low = self.least, high = self.most
         while start < n and self.s.status == RUNNING:
             count = min(<Py_ssize_t>STREAM_BLOCK, n - start, until_check)
             count = <Py_ssize_t>min(<int64_t>count, self.limit - self.s.n)
@@ -320,7 +332,7 @@ cdef class Stream:
         cdef Py_ssize_t i
         for i in range(n):
             out[i] = x[i]
-            if not self.low - self.slack <= x[i] <= self.high + self.slack:
+            if not self.least <= x[i] <= self.most:
                 out[i] = self.low if x[i] < self.low else self.high
                 return i + 1
         return n
@@ -330,7 +342,7 @@ cdef class Stream:
         if i < 0:
             return False
         x = (<const float *>(data + i * stride))[0] if single else (<const double *>(data + i * stride))[0]
-        return not self.low - self.slack <= x <= self.high + self.slack
+        return not self.least <= x <= self.most
 
     def _refuse(self, x, place):
         """Why a reward cannot be taken."""
@@ -482,6 +494,13 @@ cdef class Over(Stream):
         self.per_check = inner.per_check
         self.binary = inner.binary
         guard_built(&self.guard, 1)
+
+    def _knows_reach(self):
+        return self.inner._knows_reach()
+
+    def _reach(self, low, high):
+        Stream._reach(self, low, high)
+        self.inner._reach(low, high)
 
     def _inner(self):
         guard_check_built(&self.guard, self)

@@ -243,8 +243,8 @@ def _by_proxy(
         raise ValueError(f"rewards has {array.shape[0]} rows and proxy {proxy.n_rows}; one score per row is needed")
     if isinstance(method, Stream):
         rule: Any = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
-        kept = (rule.n_samples, tuple(rule.support), getattr(rule, "n_rows", None))
-        if kept != (proxy.n_rewards, tuple(proxy.support), proxy.n_rows):
+        fits = proxies.narrow(rule, proxy) or tuple(rule.support) == proxy.support
+        if not fits or (rule.n_samples, getattr(rule, "n_rows", None)) != (proxy.n_rewards, proxy.n_rows):
             raise ValueError(f"method is a rule of {counted(rule.n_samples, 'reward')} and proxy one of "
                              f"{counted(proxy.n_rewards, 'reward')}, or of another support or population; the rule "
                              f"that was given the rewards of this proxy, and no others, is needed")
@@ -252,7 +252,9 @@ def _by_proxy(
         raise ValueError("method is 'beta-binomial', which needs rewards of two values; adjusted ones have more")
     else:
         options = {"n_rows": proxy.n_rows, **options}
-        rule = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
+        rule = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
+        if not proxies.narrow(rule, proxy):
+            rule = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
     try:

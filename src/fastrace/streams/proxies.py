@@ -17,6 +17,7 @@ Float = NDArray[np.float64]
 AT_FIRST, GROWTH = 8, 10            # rewards before the first coefficient; later ones come after 1/10 more
 SHRUNK = 8.0                        # rewards with a coefficient of 0 that are counted beside those seen
 MARGIN = 0.02                       # of the width of the support: most that a new coefficient may move rewards by
+PARTS = 8                           # of a coefficient, of which the best for an accuracy is taken
 
 
 class Proxy(_checks.OwnInit):
@@ -25,8 +26,9 @@ class Proxy(_checks.OwnInit):
     Say, the verdicts of people are dear, and a language model has judged all items. Ask people about some items, drawn
     at random, and pass their verdicts through `adjust`: the adjusted rewards have the same mean, but vary less, by the
     share that the proxy explains. With a correlation r it takes about :math:`1 - r^2` times as many; the proxy need not
-    be unbiased, and a useless one costs about ten rewards, but more where rewards vary little (see the notes). Give the
-    adjusted rewards to any rule that knows populations. `estimate_mean(..., proxy=scores)` does all of it in one call.
+    be unbiased. `estimate_mean(..., proxy=scores)` does all of it in one call, where a useless proxy costs next to
+    nothing. Or give the adjusted rewards to any rule that knows populations: it has one support for all of them, twice
+    as wide, which costs rewards where few are enough or where they vary little (see the notes).
 
     Parameters
     ----------
@@ -75,32 +77,35 @@ class Proxy(_checks.OwnInit):
     promise: those of `ConfidenceSequence`, `AbsoluteStop` and `TargetOddsStop` that take `n_rows`, except
     ``"beta-binomial"``.
 
-    `support` is about twice as wide as that of the rewards, and rules must adapt to the variance to gain, as the
-    defaults do. Rewards of ``estimate_mean(accuracy="absolute")`` with a proxy over those without, 20,000 rows
-    (``python bench/benchmarks/proxies.py means``):
+    By its default method, `estimate_mean` bets on a mean inside the support of the rewards, and limits each bet by what
+    the next adjusted reward may be at worst. While the coefficient is 0, its bets are those without a proxy. A larger
+    coefficient leaves less variance, but adjusted rewards then lie further out, so that bets must be smaller: of each
+    new coefficient it takes as many eighths as promise the fewest rewards at its accuracy. Any other rule has one
+    `support` for all rewards, about twice as wide as theirs, and must adapt to the variance to gain: the defaults do.
 
-    ============  =======  =======  =======  ======  =======
-    rewards       epsilon  without  useless  r = .6  r = .95
-    ============  =======  =======  =======  ======  =======
-    uniform       .1       52       1.22     1.07    .92
-    uniform       .05      202      1.07     .79     .51
-    uniform       .02      1200     1.01     .69     .28
-    uniform       .01      3954     1.00     .72     .25
-    0 or 1        .1       149      1.00     .73     .41
-    0 or 1        .05      594      1.00     .67     .25
-    0 or 1        .02      3164     1.00     .68     .17
-    0 or 1        .01      8637     1.00     .76     .18
-    beta(10, 30)  .1       21       2.08     2.08    2.04
-    beta(10, 30)  .05      46       1.96     1.94    1.92
-    beta(10, 30)  .02      139      1.74     1.70    1.62
-    ============  =======  =======  =======  ======  =======
+    Rewards of ``estimate_mean(accuracy="absolute")`` with a proxy over those without, 20,000 rows; in brackets those of
+    ``AbsoluteStop(support=proxy.support)`` (``python bench/benchmarks/proxies.py means``):
 
-    All of the price is that of the support: rewards of this support and a coefficient of 0 need as many. A bet is
-    limited by what a reward may be at worst. So where the standard deviation of rewards is below a tenth of their
-    support, and few of them are enough, even a good proxy costs more than it saves: narrow the support, or do without.
-    It cannot be had for less by betting on the plain rewards with half of the money: this takes 1.12 to 1.23 times the
-    rewards everywhere, for a good proxy too. Races know the support of each difference as the coefficients change, and
-    a useless proxy costs them up to 1.04 times the rewards.
+    ============  =======  =======  ===========  ===========  ===========  ===========
+    rewards       epsilon  without  useless      r = .5       r = .8       r = .95
+    ============  =======  =======  ===========  ===========  ===========  ===========
+    uniform       .1       52       1.01 (1.22)  .91 (1.11)   .82 (.99)    .76 (.92)
+    uniform       .05      202      1.01 (1.07)  .78 (.86)    .56 (.64)    .47 (.51)
+    uniform       .02      1200     1.00 (1.01)  .76 (.77)    .47 (.49)    .24 (.28)
+    uniform       .01      3954     1.00 (1.00)  .80 (.81)    .51 (.51)    .23 (.25)
+    0 or 1        .1       149      1.01 (1.00)  .81 (.82)    .53 (.55)    .37 (.41)
+    0 or 1        .05      594      1.00 (1.00)  .77 (.76)    .43 (.43)    .23 (.25)
+    0 or 1        .02      3164     1.00 (1.00)  .78 (.78)    .42 (.42)    .17 (.17)
+    0 or 1        .01      8637     1.00 (1.00)  .84 (.84)    .50 (.50)    .19 (.19)
+    beta(10, 30)  .1       21       1.00 (2.08)  1.00 (2.08)  1.00 (2.05)  1.00 (2.05)
+    beta(10, 30)  .05      46       1.00 (1.96)  1.00 (1.94)  1.01 (1.93)  1.01 (1.92)
+    beta(10, 30)  .02      139      1.00 (1.74)  1.00 (1.71)  .98 (1.66)   .97 (1.62)
+    beta(10, 30)  .01      364      1.00 (1.46)  .92 (1.40)   .85 (1.30)   .81 (1.24)
+    ============  =======  =======  ===========  ===========  ===========  ===========
+
+    So where the standard deviation of rewards is below a tenth of their support, and few of them are enough, a good
+    proxy saves little, and with one support for all rewards it costs more than it saves: narrow the support, or do
+    without. Races know the support of each difference too.
 
     O(n_rows) to begin, and O(1) per reward.
 
@@ -167,7 +172,8 @@ class Proxy(_checks.OwnInit):
         self.coefficient = 0.0
         self.n_rewards = 0
         self._next = AT_FIRST
-        self._sums = [0.0] * 5          # of q = score - mean, q q, rewards, q times rewards, adjusted rewards
+        # Of q = score - mean, q q, rewards y, q y, adjusted rewards, (y - low)^2
+        self._sums = [0.0] * 6
 
     def adjust(self, rewards: ArrayLike, *, rows: ArrayLike | None = None, scores: ArrayLike | None = None) -> Float:
         """Return the rewards less what the proxy says of them, in order.
@@ -202,7 +208,8 @@ class Proxy(_checks.OwnInit):
                     self._learn()
                 moved = reward - self.coefficient * score + self._shift(self.coefficient)
                 moved = min(max(moved, low), high)
-                for place, part in enumerate((score, score * score, reward, score * reward, moved)):
+                above = reward - self._support[0]
+                for place, part in enumerate((score, score * score, reward, score * reward, moved, above * above)):
                     self._sums[place] += part
                 self.n_rewards += 1
                 found[k] = moved
@@ -219,18 +226,61 @@ class Proxy(_checks.OwnInit):
             return 0.0
         return (self._sums[2] - coefficient * self._sums[0] - self._sums[4]) / (self.n_rows - self.n_rewards)
 
-    def _learn(self) -> None:
-        """Take the coefficient of the rewards so far."""
+    def _learn(self, rule: Any = None) -> None:
+        """Take the coefficient of the rewards so far, or the part of it that is best for a rule."""
         self._next = self.n_rewards + max(1, self.n_rewards // GROWTH)
-        first, square, total, both, _moved = self._sums
+        first, square, total, both, _moved, _above = self._sums
         n = float(self.n_rewards)
         varies = square - first * first / n
         if not varies > 1e-12 * square:
             return
         found = (both - first * total / n) / varies * n / (n + SHRUNK)
         found = min(max(found, 0.0), self._most)
+        if rule is not None:
+            found = self._best_part(rule, found)
         if abs(self._shift(found)) <= self._margin:
             self.coefficient = found
+
+    def _begin_piece(self, rule: Any) -> int:
+        """Learn if it is time, tell the rule between what the next rewards lie, and return how many that is true of."""
+        if self.n_rewards >= self._next:
+            self._learn(rule)
+        rule._reach(*self._reach(self.coefficient, self._shift(self.coefficient)))
+        return self._next - self.n_rewards
+
+    def _reach(self, coefficient: float, shift: float) -> tuple[float, float]:
+        """Between what rewards lie that are adjusted by this coefficient."""
+        (low, high), (least, most) = self._support, self._range
+        return low - coefficient * (most - self._mean) + shift, high - coefficient * (least - self._mean) + shift
+
+    def _spread(self, coefficient: float) -> float:
+        """Sum of squared distances from their mean of the rewards so far, had this been their coefficient."""
+        first, square, total, both, _moved, above = self._sums
+        n = self.n_rewards
+        total_above = total - n * self._support[0]
+        of_scores, of_both = square - first * first / n, both - first * total / n
+        found = above - total_above * total_above / n - coefficient * (2.0 * of_both - coefficient * of_scores)
+        return max(found, 0.0)
+
+    def _best_part(self, rule: Any, coefficient: float) -> float:
+        """The part of a coefficient with which the bets of a rule reach its accuracy after the fewest rewards.
+
+        A larger part leaves less variance. But rewards then lie further out, and a bet that could lose more is smaller.
+        """
+        (low, high), n, rows = self._support, self.n_rewards, float(self.n_rows or 0)
+        span, cap = high - low, rule.arguments["cap"]
+        mean = ((self._sums[2] - n * low) / span + 0.5) / (n + 1.0)
+        wanted = rule.epsilon * (1.0 if rule.criterion == "absolute" else abs(low + span * mean)) / span
+        wanted = max(wanted, 1e-9) * rows / (rows - n)
+
+        def needed(part: int) -> float:
+            c = coefficient * part / PARTS
+            variance = (self._spread(c) / (span * span) + 0.125) / (n + 0.5)
+            least, most = self._reach(c, 0.0)
+            return sum(_rewards_needed(wanted, variance, max(end - wanted, 0.5 * end) + beyond / span, cap)
+                       for end, beyond in ((mean, low - least), (1.0 - mean, most - high)))
+
+        return coefficient * min(range(PARTS + 1), key=needed) / PARTS
 
     def _checked(
         self, rewards: ArrayLike, rows: ArrayLike | None, scores: ArrayLike | None
@@ -287,12 +337,24 @@ def _rebuild(cls: type[Proxy], known: dict[str, Any], state: tuple[Any, ...]) ->
     n_rewards = _checks.integer(n_rewards, "n_rewards", 0, "it is a number of rewards")
     following = _checks.integer(following, "the next look", AT_FIRST, "it is a number of rewards")
     sums = [float(part) for part in sums]
-    if not (len(sums) == 5 and all(math.isfinite(part) for part in sums) and 0.0 <= coefficient <= proxy._most
+    if len(sums) == 5:                  # as saved before; no rule that asks for the sixth goes with it
+        sums.append(0.0)
+    if not (len(sums) == 6 and all(math.isfinite(part) for part in sums) and 0.0 <= coefficient <= proxy._most
             and (proxy.n_rows is None or len(seen) == n_rewards)):
         raise ValueError("its sums or its coefficient cannot be right")
     proxy._sums, proxy.coefficient, proxy.n_rewards, proxy._next = sums, float(coefficient), n_rewards, following
     proxy._seen[seen] = True
     return proxy
+
+
+def _rewards_needed(wanted: float, variance: float, loss: float, cap: float) -> float:
+    """About how many rewards a bettor needs per unit of log wealth, against a candidate that is `wanted` from the mean.
+
+    A reward takes at most `loss` times his bet from him, which may be no more than a share `cap` of his wealth.
+    """
+    bet = min(wanted / (variance + wanted * wanted), cap / loss)
+    won = bet * wanted
+    return 1.0 / max(math.log1p(won) - 0.5 * variance * (bet / (1.0 + won)) ** 2, 1e-300)
 
 
 def feed(
@@ -335,16 +397,26 @@ def feed(
             proxy._ahead = ahead  # type: ignore[attr-defined]
 
 
+def narrow(rule: Any, proxy: Proxy) -> bool:
+    """Whether a rule has the support of the rewards, and is told between what each adjusted one lies."""
+    return bool(rule._knows_reach()) and tuple(rule.support) == proxy._support
+
+
 def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
-    """Adjust rewards and give them to the rule, both or neither."""
-    start, moved = rule.n_samples, np.empty(0)
-    try:
-        moved = proxy.adjust(drawn, rows=rows)
-        rule.update_many(moved)
-    except BaseException:               # Ctrl-C between the two, or within a large batch
-        if not rule.done:
-            rule.update_many(moved[rule.n_samples - start :])
-        raise
+    """Adjust rewards and give them to the rule, both or neither; nothing if one of them is refused."""
+    drawn = _checks.as_array(drawn, "rewards")
+    proxy._checked(drawn, rows, None)
+    while rows.size and not rule.done:
+        count = proxy._begin_piece(rule) if narrow(rule, proxy) else rows.size
+        start, moved = rule.n_samples, np.empty(0)
+        try:
+            moved = proxy.adjust(drawn[:count], rows=rows[:count])
+            rule.update_many(moved)
+        except BaseException:           # Ctrl-C between the two, or within a large batch
+            if not rule.done:
+                rule.update_many(moved[rule.n_samples - start :])
+            raise
+        drawn, rows = drawn[count:], rows[count:]
 
 
 def _vector(values: ArrayLike, name: str) -> Float:

@@ -4,9 +4,9 @@
 #include <string.h>
 
 CLONES
-void fr_scale(const double *x, int n, double low, double span, double *z)
+void fr_scale(const fr_bet_t *b, const double *x, int n, double low, double span, double *z)
 {
-    for (int i = 0; i < n; i++) z[i] = fr_unit(x[i], low, span);
+    for (int i = 0; i < n; i++) z[i] = fr_unit(b, x[i], low, span);
 }
 
 CLONES

@@ -20,6 +20,8 @@ typedef struct {
     double zero;                /* distance within which a mean may be taken for -offset, or negative */
     double n_rows;              /* size of a population sampled without replacement, or infinity */
     double rho;                 /* of a mixture boundary: where it is tightest */
+    double under, over;         /* how far the next rewards may lie below 0 and above 1: 0, but where a mean in [0, 1] is
+                                   bet on by rewards that vary beyond, for bets that know it */
 } fr_bet_t;
 
 /* What a stream leaves behind. [0] is the side of the lower bound, [1] that of the upper one. */
@@ -115,9 +117,9 @@ FR_INLINE double fr_normal_mixture(double level, double v, double rho)
 }
 
 /* A reward of a support (low, low + span) to [0, 1]; what rounding put outside is moved to the end. */
-FR_INLINE double fr_unit(double x, double low, double span)
+FR_INLINE double fr_unit(const fr_bet_t *b, double x, double low, double span)
 {
-    return fr_smaller(fr_larger((x - low) / span, 0.0), 1.0);
+    return fr_smaller(fr_larger((x - low) / span, 0.0 - b->under), 1.0 + b->over);
 }
 
 /* Guesses of the mean before each reward and after the last (n + 1 of them); squares over t guess the variance before
@@ -195,7 +197,7 @@ FR_INLINE void fr_plug_in_push(const fr_bet_t *b, fr_sums_t *s, double z, double
 }
 
 /* Rewards through fr_unit. */
-void fr_scale(const double *x, int n, double low, double span, double *z);
+void fr_scale(const fr_bet_t *b, const double *x, int n, double low, double span, double *z);
 /* out = largest of low, smallest of high. */
 void fr_narrowest(const double *low, const double *high, int n, double *out);
 

@@ -511,15 +511,18 @@ int fr_portfolio_sane(const fr_portfolio_t *p)
 
 /* Number of the odds ratio nearest to the one that grows fastest against a candidate `wanted` below the mean, or half the
    mean if that is more: the difference of their logits, if rewards are 0 and 1, and as many times that as a reward of 0
-   and 1 has more variance. No bet risks more than the cap. */
-FR_INLINE double aim(double mean, double variance, double wanted, double cap)
+   and 1 has more variance. No bet risks more than the cap on a reward of -under; where that is not 0, the next number is
+   taken if the nearest one would. */
+FR_INLINE double aim(double mean, double variance, double wanted, double cap, double under)
 {
-    double m = fr_larger(mean - wanted, 0.5 * mean), most = fr_log1((m + cap * (1.0 - m)) / (m * (1.0 - cap)));
+    double m = fr_larger(mean - wanted, 0.5 * mean), risk = m * (1.0 - cap) + under;
+    double most = fr_log1((m + cap * (1.0 - m) + under) / risk);
     double share = fr_smaller(variance / (mean * (1.0 - mean)), 1.0);
     double u = fr_smaller(fr_log1p1((mean - m) / (m * (1.0 - mean))) / share, most);
     double k = (3.2188758248682006 - fr_log1(fr_larger(u, 1e-30))) * 10.0;      /* log(25) */
     k = fr_smaller(fr_larger(k, 0.0), FR_ODDS - 1.0);
-    return (k + FR_ROUND) - FR_ROUND;
+    k = (k + FR_ROUND) - FR_ROUND;
+    return under > 0.0 && k < FR_ODDS - 1.0 && ODDS_REST[(int)k] * under > cap * ODDS_LEAST[(int)k] ? k + 1.0 : k;
 }
 
 /* The variance is guessed from the rewards and half of one with variance 1/4: who bets boldly at first gains more where the
@@ -530,11 +533,12 @@ static void aims(const fr_bet_t *b, double seen, int n, const double *mean, cons
 {
     fr_bet_t k = *b;
     for (int i = 0; i < n; i++) {
-        double before = seen + (double)i, away = fabs(mean[i] + k.offset);
+        double before = seen + (double)i, most = (before + 0.5) / (before + 1.0);
+        double guess = fr_smaller(fr_larger(mean[i], 0.5 / (before + 1.0)), most), away = fabs(guess + k.offset);
         double variance = (square[i] - 0.125) / (before + 0.5);
         double stretch = k.n_rows < INFINITY ? k.n_rows / (k.n_rows - before) : 1.0;
-        up[i] = aim(mean[i], variance, stretch * fr_wanted(&k, away, k.slope / (1.0 + k.slope)), k.cap);
-        down[i] = aim(1.0 - mean[i], variance, stretch * fr_wanted(&k, away, k.slope / (1.0 - k.slope)), k.cap);
+        up[i] = aim(guess, variance, stretch * fr_wanted(&k, away, k.slope / (1.0 + k.slope)), k.cap, k.under);
+        down[i] = aim(1.0 - guess, variance, stretch * fr_wanted(&k, away, k.slope / (1.0 - k.slope)), k.cap, k.over);
     }
 }
 
@@ -565,8 +569,8 @@ void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, i
             if (finite) a->drawn[side][k] += (side ? before - sum : sum) / left;
         }
         sum = total[i + 1] - 0.5;
-        low[i] = finite ? sum / b->n_rows : 0.0;
-        high[i] = finite ? (sum + (left - 1.0)) / b->n_rows : 1.0;
+        low[i] = finite ? (sum - (left - 1.0) * b->under) / b->n_rows : 0.0;
+        high[i] = finite ? (sum + (left - 1.0) * (1.0 + b->over)) / b->n_rows : 1.0;
     }
     s->n = seen + (double)n;
 }
@@ -574,12 +578,13 @@ void fr_aimed(const fr_bet_t *b, fr_sums_t *s, fr_aimed_t *a, const double *z, i
 typedef struct {
     const double *count, *reach, *drawn;
     double won;
+    double rest;                /* least share of the money that a bet left to who lost it, whatever the reward */
     int first, last;            /* odds ratios in use, by whole lanes */
 } aimed_side_t;
 
-static aimed_side_t open_aimed(const fr_aimed_t *a, int side)
+static aimed_side_t open_aimed(const fr_bet_t *b, const fr_aimed_t *a, int side)
 {
-    aimed_side_t made = {a->count[side], a->reach[side], a->drawn[side], a->won[side], 0, FR_ODDS};
+    aimed_side_t made = {a->count[side], a->reach[side], a->drawn[side], a->won[side], 1.0 - b->cap, 0, FR_ODDS};
     while (made.first < FR_ODDS && a->count[side][made.first] == 0.0) made.first++;
     while (made.last > made.first && a->count[side][made.last - 1] == 0.0) made.last--;
     made.first -= made.first % LANES;
@@ -587,7 +592,7 @@ static aimed_side_t open_aimed(const fr_aimed_t *a, int side)
     return made;
 }
 
-/* As log_wealth, of one bettor: convex in m. */
+/* As log_wealth, of one bettor: convex in m. Where a candidate is possible, no denominator is raised. */
 CLONES
 static double log_aimed(const void *of, double m, double *slope)
 {
@@ -596,8 +601,8 @@ static double log_aimed(const void *of, double m, double *slope)
     for (int k = side->first; k < side->last; k += LANES)
         for (int l = 0; l < LANES; l++) {
             double count = side->count[k + l], reach = side->reach[k + l];
-            double mean = fr_larger((reach * m - side->drawn[k + l]) / fr_larger(count, 1.0), 0.0);
-            double factor = ODDS_LEAST[k + l] + ODDS_REST[k + l] * mean;
+            double mean = (reach * m - side->drawn[k + l]) / fr_larger(count, 1.0);
+            double factor = fr_larger(ODDS_LEAST[k + l] + ODDS_REST[k + l] * mean, side->rest * ODDS_LEAST[k + l]);
             paid[l] += count * fr_log1(factor);
             rise[l] -= reach * (ODDS_REST[k + l] / factor);
         }
@@ -611,7 +616,7 @@ static double log_aimed(const void *of, double m, double *slope)
 
 void fr_aimed_bounds(const fr_bet_t *b, const fr_aimed_t *a, double lower, double upper, double *low, double *high)
 {
-    aimed_side_t up = open_aimed(a, 0), down = open_aimed(a, 1);
+    aimed_side_t up = open_aimed(b, a, 0), down = open_aimed(b, a, 1);
     *low = furthest(log_aimed, &up, fr_larger(lower, 0.0), 1.0, b->level);
     *high = 1.0 - furthest(log_aimed, &down, fr_larger(1.0 - upper, 0.0), 1.0, b->level);
 }
@@ -621,11 +626,11 @@ int fr_aimed_sane(const fr_aimed_t *a, double n)
     int sane = 1;
     for (int side = 0; side < 2; side++) {
         double counted = 0.0;
-        sane = sane && a->won[side] <= 0.0 && a->won[side] > -INFINITY;
+        sane = sane && fabs(a->won[side]) < INFINITY;
         for (int k = 0; k < FR_ODDS; k++) {
             counted += a->count[side][k];
             sane = sane && a->count[side][k] >= 0.0 && a->reach[side][k] >= a->count[side][k]
-                && a->reach[side][k] < INFINITY && a->drawn[side][k] >= 0.0 && a->drawn[side][k] < INFINITY;
+                && a->reach[side][k] < INFINITY && fabs(a->drawn[side][k]) < INFINITY;
         }
         sane = sane && counted == n;
     }
