@@ -274,7 +274,7 @@ cdef class Sequence(Stream):
         cdef int64_t seen = self.s.n
         cdef Py_ssize_t i
         for i in range(n):
-            total += fr_unit(x[i], self.low, span)
+            total += fr_unit(&self.bet, x[i], self.low, span)
             seen += 1
             if seen >= self.state.look:
                 if i == n - 1 or not fr_portfolio_quiet(self.watch, <double>seen, total):
