@@ -303,7 +303,9 @@ def test_progress_goes_to_standard_error(capsys):
     ({"risk": -0.1}, "risk is -0.1"), ({"alternative": "both"}, "alternative is 'both'; one of two-sided, greater"),
     ({"n_resamples": 0}, "n_resamples is 0; at least 1"), ({"n_resamples": 1 << 31}, "less than 2\\*\\*31"),
     ({"correction": "fdr"}, "correction is 'fdr'; one of bh, bonferroni"), ({"names": ["a"]}, "names has 1 entries"),
-    ({"observed": []}, "observed has shape \\(0,\\)"), ({"observed": [1.0, np.nan]}, "a nan"),
+    ({"observed": []}, "observed has shape \\(0,\\)"),
+    ({"observed": np.nan}, "observed, the statistic of the data, is nan; nothing"),
+    ({"observed": [1.0, np.nan]}, r"observed\[1\], the statistic of the data, is nan; .* take missing values out"),
 ])
 def test_bad_arguments_are_refused(given, said):
     with pytest.raises(ValueError, match=said):

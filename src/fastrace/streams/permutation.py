@@ -151,11 +151,16 @@ class PermutationTest(_checks.OwnInit):
         names: Sequence[Any] | None = None,
     ) -> None:
         values = _checks.reals(observed, "observed")
-        if values.ndim > 1 or not values.size or np.isnan(values).any():
-            raise ValueError(
-                f"observed has shape {values.shape}{' and a nan' if np.isnan(values).any() else ''}; a number or a "
-                f"sequence of numbers is needed, one for each hypothesis"
-            )
+        if values.ndim > 1 or not values.size:
+            raise ValueError(f"observed has shape {values.shape}; a number or a sequence of numbers is needed, one for "
+                             f"each hypothesis")
+        bad = np.flatnonzero(np.isnan(values))
+        if bad.size:
+            where = "" if values.ndim == 0 else f"[{bad[0]}]"
+            also = f", and {bad.size - 1} more are" if bad.size > 1 else ""
+            raise ValueError(f"observed{where}, the statistic of the data, is nan{also}; nothing can be compared with "
+                             f"nan: take missing values out of the data, mend the statistic, or leave the hypothesis "
+                             f"out")
         self.alpha = _checks.probability(alpha, "alpha")
         self.risk = self.alpha / 1000.0 if risk is None else _checks.real(risk, "risk")
         if not 0.0 <= self.risk < self.alpha:
