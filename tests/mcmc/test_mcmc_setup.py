@@ -220,6 +220,24 @@ def test_a_column_far_from_zero_is_not_called_improper(family, offset):
     make(0.0).reference()
 
 
+def test_nearly_collinear_columns_are_refused_where_no_kernel_is_named_too():
+    """It was a random walk on all rows, R-hat 1.69, and advice to run longer."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    X, y = np.column_stack([np.ones(500), x, x + 1e-8 * rng.normal(size=500)]), rng.integers(0, 2, 500)
+    for refused in (mcmc.sample, mcmc.RacingMetropolis):
+        with pytest.raises(models.NoModeError, match="nearly collinear.*Centre and scale the columns"):
+            refused(mcmc.GLM(X, y))
+    trace = mcmc.sample(mcmc.GLM(X, y, prior_sd=2.0), n_draws=200, n_chains=2, rng=1)
+    assert trace.draws[..., 1].std() > 1.0 and not trace.warnings
+
+
+def test_a_number_of_draws_in_the_place_of_starts_is_told():
+    model = mcmc.GLM(columns(100)[0], np.arange(100) % 3 > 0, prior_sd=2.0)
+    with pytest.raises(ValueError, match=r"init has shape \(\).*for a number of draws write n_draws=2000"):
+        mcmc.sample(model, 2000)
+
+
 @pytest.mark.parametrize("n_rows", [30, 3000])
 def test_posteriors_that_are_only_nearly_improper_are_taken(n_rows):
     """One row of a thousand keeps the classes apart from separation."""

@@ -307,9 +307,11 @@ def _started(
         of_a_start = shape if position is None else position.shape
         if shape != of_a_start:
             if shape != (n_chains, *of_a_start):
+                count = (". init, where chains start, stands before n_draws: for a number of draws write "
+                         f"n_draws={_checks.shown(init)}") if shape == () else ""
                 raise ValueError(
                     f"init has shape {shape}; {of_a_start} for all chains, or {(n_chains, *of_a_start)}, one start "
-                    f"each, is needed"
+                    f"each, is needed{count}"
                 )
             starts = list(np.asarray(init))
     spread = getattr(kernel, "dispersed", None) if init is None and n_tune else None

@@ -18,7 +18,7 @@ from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
-from fastrace.mcmc.models._modes import ImproperError, NoModeError
+from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
 from fastrace.mcmc.models.model import Model
 
 __all__ = ["kernel_for"]
@@ -71,7 +71,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                 worth, rows, words = _pilot(kernel, max((worth for worth, _, _ in tried), default=0.0))
                 if getattr(kernel, "decision", "") != "race":
                     exact = min(exact, rows)
-        except ImproperError:
+        except (ImproperError, PrecisionError):
             raise
         except ValueError:  # no bounds, or no expansion that it can use
             continue

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastrace._models.grouping import Factor
 from fastrace._models.rows import products
 
-__all__ = ["CORRELATED", "ImproperError", "NoModeError", "QuadraticPart", "ascent", "called", "find_mode", "movement",
-           "normal_density"]
+__all__ = ["CORRELATED", "ImproperError", "NoModeError", "PrecisionError", "QuadraticPart", "ascent", "called",
+           "find_mode", "movement", "normal_density"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Array]  # value, gradient, Hessian
@@ -58,6 +58,10 @@ class ImproperError(ValueError):
 
 class NoModeError(ValueError):
     """A log-posterior has no mode that a normal density could follow, or none was found."""
+
+
+class PrecisionError(NoModeError):
+    """Columns are so nearly collinear, under a flat prior, that double precision does not suffice."""
 
 
 def find_mode(
@@ -134,7 +138,7 @@ def normal_density(
         silent = f"the data and the normal prior say nothing about one direction of parameters {flat}"
         share = moved(vectors[:, 0] / scale)
         if share > _COLLINEAR:
-            raise NoModeError(
+            raise (NoModeError if more_prior else PrecisionError)(
                 f"in double precision {silent}: their columns are nearly collinear, as numbers far from 0, such as "
                 f"time stamps, are beside an intercept. Centre and scale the columns, give a finite prior_sd, or "
                 f"control_variate=None"
