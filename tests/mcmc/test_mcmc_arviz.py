@@ -7,7 +7,8 @@ from scipy import special, stats
 from fastrace import mcmc
 from fastrace.mcmc import _pointwise
 from fastrace.mcmc._pointwise import moving, pointwise
-from fastrace.mcmc.trace import _ess, _halves, _rhat
+from fastrace.mcmc.protocol import Steps
+from fastrace.mcmc.trace import _ess, _halves, _ranked_rhat, _rhat
 
 arviz = pytest.importorskip("arviz")
 
@@ -46,6 +47,21 @@ def test_effective_sizes_and_rhat_are_those_of_arviz():
     chains = _halves(x)
     np.testing.assert_allclose(_rhat(chains), np.asarray(arviz.rhat(data, method="split")["x"]), rtol=1e-12)
     np.testing.assert_allclose(_ess(chains), np.asarray(arviz.ess(data, method="mean")["x"]), rtol=0.02)
+
+
+@pytest.mark.parametrize("n_draws", [100, 801])
+def test_rhat_of_a_trace_is_ranked_and_folded_as_that_of_arviz(n_draws):
+    rng = np.random.default_rng(1)
+    x = np.stack([rng.normal(size=(4, n_draws)), rng.standard_cauchy((4, n_draws)), rng.poisson(1.0, (4, n_draws)),
+                  rng.normal(size=(4, n_draws)).cumsum(axis=1), rng.normal(size=(4, n_draws))], axis=2)
+    x[3, :, 0] *= 5.0
+    x[0, :, 4] += 0.4
+    count = np.ones(n_draws, int)
+    trace = mcmc.Trace(tuple(Steps(d, count, count, *(count > 0,) * 3) for d in x), {}, (None,) * 4, (), 0.0)
+    expected = np.asarray(arviz.rhat(arviz.convert_to_dataset({"x": x}), method="rank")["x"])
+    np.testing.assert_allclose(trace.rhat(), expected, rtol=1e-10)
+    assert expected[0] > 1.2 and _rhat(_halves(x))[0] < 1.01
+    np.testing.assert_allclose(_ranked_rhat(_halves(x))[1], expected[1], rtol=1e-10)
 
 
 def log_densities(family, y, mean, scale, trials):

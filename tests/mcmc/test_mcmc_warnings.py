@@ -521,3 +521,15 @@ def test_races_of_skewed_poisson_terms_near_ties_keep_their_promise_by_default(m
     assert_rate_at_most(wrong["apart"], 400, 0.05)
     assert_rate_at_most(wrong["guarded"], 400, 0.05)
     assert wrong["plain"] > 1.5 * wrong["guarded"]
+
+
+def test_a_chain_that_is_wider_than_the_others_is_warned_of():
+    """Its mean is theirs: R-hat without ranks was .9996."""
+    draws = np.random.default_rng(0).normal(size=(4, 2000, 2))
+    assert diagnosis(of(draws), None, False) == ()
+    draws[3, :, 1] *= 5.0
+    rhat = of(draws).rhat()
+    assert rhat[0] < 1.01 and rhat[1] == pytest.approx(1.26, abs=0.02)
+    assert "R-hat of theta[1]" in " ".join(diagnosis(of(draws), None, False))
+    draws[3, 7, 0] = np.nan
+    assert np.isnan(of(draws).rhat()[0]) and "R-hat of theta[0] is nan" in " ".join(diagnosis(of(draws), None, False))

@@ -120,8 +120,9 @@ def sample(
     -----
     Problems with the draws are reported once, as warnings and in ``Trace.warnings``:
 
-    - split R-hat above 1.01; for chains of fewer than 1000 draws, above ``1 + 20 / n_draws``. Chains of 8 to 99 draws
-      thus show large disagreements alone, and shorter ones none; the printed trace says so;
+    - R-hat, as ``Trace.rhat`` computes it, above 1.01; for chains of fewer than 1000 draws, above ``1 + 20 / n_draws``.
+      Chains of 8 to 99 draws, judged without ranks too, which so few draws have too few of, thus show large
+      disagreements alone, and shorter ones none; the printed trace says so;
     - fewer than 100 effective draws a chain; for chains of 100 to 999 draws, fewer than ``n_draws / 20``;
     - less than 10 % of the proposals of a chain of at least 100 draws accepted, or 20 % of those of a surrogate;
     - chains that stayed more than ``sqrt(dim) + 6`` standard deviations from the normal density at the mode that the

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
 
 from fastrace._base._checks import reals, shown
 from fastrace._base._words import counted
@@ -182,15 +183,22 @@ class Trace(Result):
         return draws.reshape(*draws.shape[:2], int(np.prod(draws.shape[2:])))
 
     def ess(self) -> NDArray[np.float64]:
-        """Effective sample size of each coordinate."""
-        return _each(self._flat(), _ess)
+        """Effective sample size of each coordinate: of its mean, not of its tails."""
+        return each_effective_size(self._flat())
 
     def rhat(self) -> NDArray[np.float64]:
-        """Potential scale reduction of each coordinate, chains split in halves.
+        """Potential scale reduction of each coordinate, rank-normalised, chains split in halves.
 
-        Infinite where each half is constant and they differ, 1 where all draws are alike.
+        It is the larger of two: of the normal scores of the ranks of the draws, which sees chains that differ in place,
+        and of those of their distances from the median, which sees chains that differ in spread [1]_. Infinite where
+        each half is constant and they differ, 1 where all draws are alike, nan where a draw is not finite.
+
+        References
+        ----------
+        .. [1] Vehtari, Gelman, Simpson, Carpenter, Buerkner, "Rank-normalization, folding, and localization: An
+           improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16(2), 2021.
         """
-        return _each(self._flat(), _rhat)
+        return _each(self._flat(), _ranked_rhat)
 
     def to_arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Groups "posterior" and "sample_stats", as ArviZ names them: each name to an array of (chain, draw, ...)."""
@@ -433,6 +441,22 @@ def _halves(chains: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([chains[:, :half], chains[:, -half:]]) if half else chains
 
 
+def _ranked_rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The larger R-hat of ranks, and of ranks of distances from the median."""
+    m, n, k = chains.shape
+    finite = np.isfinite(chains).all(axis=(0, 1))
+    chains = np.where(finite, chains, 0.0)
+    folded = np.abs(chains - np.median(chains, axis=(0, 1))) if m * n else chains
+    return np.where(finite, np.maximum(_rhat(_scores(chains)), _rhat(_scores(folded))), np.nan)
+
+
+def _scores(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Normal scores of the ranks of each coordinate among all its draws."""
+    m, n, k = chains.shape
+    ranks = stats.rankdata(chains.reshape(m * n, k), axis=0)
+    return np.asarray(special.ndtri((ranks - 0.375) / (m * n + 0.25)).reshape(m, n, k), dtype=np.float64)
+
+
 def _rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
     m, n, k = chains.shape
     if n < 2:
@@ -443,6 +467,11 @@ def _rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         out = np.sqrt((n - 1) / n + between / within)
     return np.where(still, np.where(np.ptp(chains[:, 0], axis=0) == 0.0, 1.0, np.inf), out)
+
+
+def each_effective_size(flat: NDArray[Any]) -> NDArray[np.float64]:
+    """Effective sample size of each coordinate of draws of shape (n_chains, n_draws, n)."""
+    return _each(flat, _ess)
 
 
 def effective_sample_size(chains: ArrayLike) -> float:
@@ -590,7 +619,9 @@ def _to_judge(
 
 def _disagreement(names: Sequence[str], values: NDArray[Any], exchange_advice: str = "") -> list[str]:
     """Words on R-hat."""
-    rhat, limit = _each(values, _rhat), rhat_limit(values.shape[1])
+    rhat, limit = _each(values, _ranked_rhat), rhat_limit(values.shape[1])
+    if values.shape[1] < _ENOUGH:  # whose ranks cannot be far apart
+        rhat = np.fmax(rhat, _each(values, _rhat))
     bad = ~(rhat <= limit)
     if not bad.any():
         return []
