@@ -83,8 +83,8 @@ def test_races_that_would_miss_rows_are_not_tried(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(3000), rng.standard_normal(3000)])
     model = mcmc.GLM(X, X[:, 1] > 0, prior=mcmc.StudentT(1.0, 0.0, 2.5))
-    piloted, pilot = [], _choice._pilot
-    monkeypatch.setattr(_choice, "_pilot", lambda kernel, *more: piloted.append(kernel) or pilot(kernel, *more))
+    piloted, pilot = [], _choice._Pilot
+    monkeypatch.setattr(_choice, "_Pilot", lambda kernel: piloted.append(kernel) or pilot(kernel))
     monkeypatch.setattr(_choice, "LITTLE", 0.0)
     _, why = _choice.kernel_for(model)
     assert "RacingMetropolis, whose races would miss" in why
@@ -115,14 +115,36 @@ def test_a_pilot_meets_what_few_steps_read():
             return state, from_flags(rng.standard_normal((n, 2)), rows, np.ones(n, np.int32), np.ones(n, np.uint8))
 
     ahead = 1.0 / 600.0
-    worth, rows, _ = _choice._pilot(Rare(90), ahead)
-    assert rows > 500.0 and worth < ahead
-    kernel = Rare(10**6)
-    worth, rows, _ = _choice._pilot(kernel, ahead)
-    assert rows == 10.0 and worth > ahead and kernel.made == _choice.CONFIRMED * _choice.STEPS
-    kernel = Rare(1)
-    _choice._pilot(kernel, ahead)
-    assert kernel.made == _choice.STEPS
+    pilot = _choice._Pilot(Rare(90))
+    assert pilot.rows == 10.0 and pilot.worth > ahead
+    pilot.confirm(ahead)
+    assert pilot.rows > 500.0 and pilot.worth < ahead
+    pilot = _choice._Pilot(Rare(10**6))
+    pilot.confirm(ahead)
+    assert pilot.rows == 10.0 and pilot.worth > ahead and pilot.kernel.made == _choice.CONFIRMED
+    pilot = _choice._Pilot(Rare(1))
+    pilot.confirm(ahead)
+    assert pilot.kernel.made == _choice.STEPS
+    rare, other = _choice._Pilot(Rare(90)), _choice._Pilot(Rare(10**6))
+    assert _choice._cheapest([rare, other]) is other and rare.confirmed and other.confirmed
+
+
+@pytest.mark.parametrize(("family", "prior", "n"), [
+    ("logistic", mcmc.StudentT(1.0, 0.0, 0.02), 3000), ("gaussian", mcmc.StudentT(1.0, 0.0, 0.02), 3000),
+    ("logistic", mcmc.Laplace(0.0, 0.1), 800), ("logistic", mcmc.Laplace(0.0, 0.02), 2000)])
+def test_a_kernel_whose_chains_get_stuck_is_not_taken_for_reading_little(family, prior, n):
+    """7 and 50 effective draws of 2,400 were taken for .06 and .6 of a draw a step; surrogates gave 470 and 580."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(n, 6))
+    y = X[:, 0] + rng.normal(size=n) if family == "gaussian" else rng.random(n) < 1.0 / (1.0 + np.exp(-X[:, 0]))
+    model = mcmc.GLM(X, y, family, prior=prior)
+    chosen, why = _choice.kernel_for(model)
+    assert type(chosen) is mcmc.SurrogateMetropolis, why
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sizes = [mcmc.sample(kernel, n_chains=2, rng=1).ess().min()
+                 for kernel in (chosen, mcmc.PoissonMinibatchMetropolis(model))]
+    assert sizes[0] > 3.0 * sizes[1]
 
 
 def test_races_are_not_tried_beside_an_exact_kernel_that_reads_little(monkeypatch):

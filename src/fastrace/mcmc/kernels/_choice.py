@@ -20,15 +20,21 @@ from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
 from fastrace.mcmc.models.model import Model
+from fastrace.mcmc.trace import each_effective_size
 
 __all__ = ["kernel_for"]
 
 Array = NDArray[np.float64]
 
 TUNING, STEPS = 100, 60  # of the pilot
-CONFIRMED = 15  # times as many steps tell the rows: where one step in fifty reads all rows, 60 steps may show none
-PER_STEP = 60.0  # work of a step beside its rows, in rows read
-LITTLE = 10.0 * PER_STEP  # rows that an exact kernel may read a step, up to which no race is tried beside it
+CONFIRMED = 900  # steps of what seems cheapest: 60 may miss that chains get stuck, or that one in fifty reads all rows
+MOST_WORK = 3e6  # that these may take
+FEW, BEFORE = 0.1, 6.0  # of an independent draw a step, below which `sample` warns of 1000 draws; see `_cheapest`
+PER_STEP = 12.0  # work of a step beside its rows, in rows that a minibatch or race reads, about .09 us each
+BY_SURROGATE = {"normal": 2.0, "hmc": 3.0}  # times as much: of steps on a surrogate
+IN_PYTHON = 2.5  # times as much: a log prior that each step calls
+IN_PASSES = 1.0 / 5.0  # of that work for a row where each step reads all in their order, without a draw or a bound
+LITTLE = 600.0  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
 MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which takes a pass of its own
 
@@ -52,7 +58,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
     model = model._row_form()
     makers: list[Callable[..., RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
-    tried: list[tuple[float, str, RowKernel]] = []
+    tried: list[_Pilot] = []
+    missed: list[tuple[RowKernel, str]] = []
     exact = math.inf  # rows a step of the kernel without errors that reads fewest
     known: dict[str, Any] = {}  # where races expand too
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
@@ -66,56 +73,113 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
             if isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows:
                 return kernel, "few rows refuse most moves of all parameters, so that they have walks of their own"
             if getattr(kernel, "decision_advice", ""):  # races that would err more often than they promise
-                worth, words = 0.0, f"{type(kernel).__name__}, whose races would miss the few rows that matter"
-            else:
-                worth, rows, words = _pilot(kernel, max((worth for worth, _, _ in tried), default=0.0))
-                if getattr(kernel, "decision", "") != "race":
-                    exact = min(exact, rows)
+                missed.append((kernel, f"{type(kernel).__name__}, whose races would miss the few rows that matter"))
+                continue
+            pilot = _Pilot(kernel)
+            if getattr(kernel, "decision", "") != "race":
+                exact = min(exact, pilot.rows)
         except (ImproperError, PrecisionError):
             raise
         except ValueError:  # no bounds, or no expansion that it can use
             continue
-        tried.append((worth, words, kernel))
+        tried.append(pilot)
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
-    if model.dim >= MANY and all(worth < cheapest for worth, _, _ in tried):
+    if model.dim >= MANY and all(pilot.worth < cheapest for pilot in tried):
         stage("setting up Metropolis in batches")
         with contextlib.suppress(ValueError):  # no mode, or terms that are not evaluated at many points at once
             batches = Metropolis(model, proposal="independent", batch=min(2 * model.dim, MOST_POINTS),
                                  walk_share=WALKS, frames=True)
-            worth, _, words = _pilot(batches)
-            tried.append((worth, words, batches))
+            tried.append(_Pilot(batches))
+    if not tried and missed:
+        return missed[0]
     if not tried:
         why = "the model has no mode to expand at, and races without one miss the rows that matter"
         return Metropolis(model, control_variate=None), why
-    best = max(range(len(tried)), key=lambda k: tried[k][0])
-    others = "; ".join(tried[k][1] for k in range(len(tried)) if k != best)
-    return tried[best][2], tried[best][1] + (f", against {others}" if others else "")
+    best = _cheapest(tried)
+    others = "; ".join([pilot.words for pilot in tried if pilot is not best] + [words for _, words in missed])
+    return best.kernel, best.words + (f", against {others}" if others else "")
 
 
-def _pilot(kernel: RowKernel, ahead: float = 0.0) -> tuple[float, float, str]:
-    """Independent draws for the work of a row, about, the rows of a step, and the same in words.
+class _Pilot:
+    """A short run of a kernel: how much of an independent draw a step is, and the rows that it reads."""
 
-    A kernel that seems better than one that is `ahead` makes `CONFIRMED` times as many steps, or as many as show that
-    it is not: a step in fifty may read as much as all others.
+    def __init__(self, kernel: RowKernel) -> None:
+        self.kernel, self.batched = kernel, getattr(kernel, "batch", 1) > 1
+        self.confirmed = self.batched  # whose passes are dear, and much alike
+        self._rng, self._read, self._n = np.random.default_rng(PILOT_SEED), 0.0, 0
+        stage("a short pilot of it")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._state, _ = kernel.run(self._rng, kernel.init(None, self._rng), TUNING, tune=True)
+        self._draws = [kernel._recorded(self._state.position[None])]
+        self._go_on(STEPS)
+        draws = np.concatenate(self._draws)
+        self.share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
+
+    def _go_on(self, n: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._state, steps = self.kernel.run(self._rng, self._state, n)
+        self._draws.append(steps.draws)
+        self._read, self._n = self._read + float(steps.rows.sum()), self._n + n
+
+    def confirm(self, ahead: float) -> None:
+        """Make many steps, or as many as show that the kernel is worth less than one that is worth `ahead`.
+
+        Few steps flatter a kernel whose chains stand still for long: jumps are compared with what the same steps saw.
+        """
+        most = min(MOST_WORK, CONFIRMED * self.share / ahead if ahead else math.inf)
+        while self._n < CONFIRMED and self._n * self.work < most:
+            self._go_on(STEPS)
+        draws = np.concatenate(self._draws)
+        sizes = [each_effective_size(x[None]) for x in (draws, np.square(draws - draws.mean(axis=0)))]
+        still = np.ptp(draws, axis=0) == 0.0  # of which all are called effective
+        self.share = min(self.share, *(_slowest(np.where(still, 0.0, size / len(draws))) for size in sizes))
+        self.confirmed = True
+
+    @property
+    def rows(self) -> float:
+        """Rows that a step reads."""
+        return self._read / self._n
+
+    @property
+    def work(self) -> float:
+        """What a step costs, in rows that a minibatch reads."""
+        kernel: Any = self.kernel
+        exact = getattr(kernel, "decision", "") == "exact"
+        per_row = SHARED if self.batched else IN_PASSES if exact else 1.0
+        if isinstance(kernel, SurrogateMetropolis):
+            return PER_STEP * BY_SURROGATE[kernel.inner] + self.rows * per_row
+        called = getattr(getattr(kernel, "model", None), "log_prior", None) is not None
+        return PER_STEP * (1.0 + IN_PYTHON * called) + self.rows * per_row
+
+    @property
+    def worth(self) -> float:
+        """Independent draws for the work of a row, about."""
+        return self.share / self.work
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        name = type(self.kernel).__name__ + (" in batches" if self.batched else "")
+        return f"{name}, {counted(round(self.rows), 'row')} for {self.share:.2g} of an independent draw"
+
+
+def _cheapest(tried: list[_Pilot]) -> _Pilot:
+    """The pilot that is worth most. What seems so is looked at more closely, as a short pilot rather flatters.
+
+    Where its steps are less than `FEW` of an independent draw, one that needs up to `BEFORE` times the work goes before
+    it if its steps are more: of chains that get stuck now and then, pilots of 900 steps were seen to be wrong by 7.
     """
-    rng, batched = np.random.default_rng(PILOT_SEED), getattr(kernel, "batch", 1) > 1
-    stage("a short pilot of it")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        state, _ = kernel.run(rng, kernel.init(None, rng), TUNING, tune=True)
-        before = kernel._recorded(state.position[None])
-        state, steps = kernel.run(rng, state, STEPS)
-        draws, read, n = np.concatenate([before, steps.draws]), float(steps.rows.sum()), STEPS
-        share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
-        per_row = SHARED if batched else 1.0
-        most = CONFIRMED * STEPS * (share / ahead - PER_STEP) / per_row if ahead else 0.0  # to stay ahead
-        while read < most and n < CONFIRMED * STEPS:
-            state, steps = kernel.run(rng, state, STEPS)
-            read, n = read + float(steps.rows.sum()), n + STEPS
-    rows = read / n
-    name = type(kernel).__name__ + (" in batches" if batched else "")
-    words = f"{name}, {counted(round(rows), 'row')} for {share:.2f} of an independent draw"
-    return share / (PER_STEP + rows * per_row), rows, words
+    while True:
+        best, margin = max(tried, key=lambda pilot: pilot.worth), 1.0
+        if best.share < FEW and not best.batched:
+            margin = 1.0 / BEFORE
+            best = max((pilot for pilot in tried if pilot.worth >= margin * best.worth), key=lambda pilot: pilot.share)
+        if best.confirmed or len(tried) == 1:
+            return best
+        stage(f"a longer pilot of {type(best.kernel).__name__}")
+        best.confirm(margin * max(pilot.worth for pilot in tried if pilot is not best))
 
 
 def _share(values: Array) -> float:
@@ -125,5 +189,10 @@ def _share(values: Array) -> float:
     """
     spread = values.var(axis=0)
     moved = np.square(np.diff(values, axis=0)).mean(axis=0)
-    shares = np.clip(moved / (2.0 * np.maximum(spread, np.finfo(float).tiny)), 0.0, 1.0)
-    return float(np.sort(shares)[: max(1, len(shares) // 10)].mean())
+    shares = moved / (2.0 * np.maximum(spread, np.finfo(float).tiny))
+    return _slowest(shares)
+
+
+def _slowest(shares: Array) -> float:
+    """Mean over the smallest tenth of all."""
+    return float(np.sort(np.clip(shares, 0.0, 1.0))[: max(1, len(shares) // 10)].mean())
