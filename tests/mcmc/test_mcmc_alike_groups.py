@@ -114,7 +114,7 @@ def test_groups_of_one_row_with_outcomes_of_0_and_1_are_warned_of(family):
     assert len(said) == 1 and "one row each" in said[0] and "Leave 'person' out" in said[0]
     # counts know how far they spread
     assert not words_of(y=np.arange(N) % 4, family="poisson", groups={"person": ONE_EACH})[1]
-    assert not words_of(family=family, groups={"person": ONE_EACH}, prior_sd=1.0)[1]
+    assert not words_of(family=family, groups={"person": ONE_EACH}, prior_sd=np.ones(N + 2))[1]
 
 
 @pytest.mark.parametrize("groups", [

@@ -83,7 +83,7 @@ def test_equals_a_column_for_each_effect(family, layout, rng):
 def test_residuals_are_terms_less_their_expansions(family, rng):
     X, y = rng.normal(size=(N, P)), outcomes(rng, family)
     model = mcmc.GLM(X, y, family, **arguments(family), offset=rng.normal(size=N), weights=rng.integers(1, 3, N),
-                     groups={"a": rng.integers(0, 4, N), "b": rng.integers(0, 3, N)}, prior_sd=1.0)
+                     groups={"a": rng.integers(0, 4, N), "b": rng.integers(0, 3, N)}, prior_sd=np.ones(P + 7))
     reference = model.reference()
     source, theta = model.engine(None)
     left, moved = model.engine(reference)
@@ -122,11 +122,35 @@ def test_chains_with_groups_have_the_posterior_of_a_column_for_each_effect(rng):
     """Two models of the same posterior, one machine: the same chain."""
     X, codes = rng.normal(size=(2000, 2)), rng.integers(0, 5, 2000)
     y = rng.random(2000) < 0.4
-    grouped = mcmc.GLM(X, y, groups=codes, prior_sd=1.5)
+    grouped = mcmc.GLM(X, y, groups=codes, prior_sd=np.full(7, 1.5))
     plain = mcmc.GLM(np.column_stack([X, np.eye(5)[codes]]), y, prior_sd=1.5)
     for kernel in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis):
         ours, theirs = (mcmc.sample(kernel(m), n_draws=200, n_chains=1, n_tune=0, rng=3) for m in (grouped, plain))
         np.testing.assert_allclose(ours.draws, theirs.draws, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda X, y, g, **given: mcmc.GLM(X, y, groups={"g": g}, **given),
+    lambda X, y, g, **given: mcmc.GLM(X, y + X[:, 1], "gaussian", groups={"g": mcmc.Groups(g, [1])}, **given),
+    lambda X, y, g, **given: mcmc.Softmax(X, y, 3, groups={"g": g}, **given),
+])
+def test_prior_sd_is_the_prior_of_columns_and_effects_are_pooled_all_the_same(make, rng):
+    """A number was the standard deviation of the effects too, which were not pooled then, without a word."""
+    X, g, y = rng.normal(size=(60, 2)) + 3.0, np.arange(60) % 5, rng.integers(0, 2, 60)
+    for mean, sd in ((0.5, 2.0), ([0.5, 0.0], 2.0), (0.0, [2.0, math.inf])):
+        means, sds = np.broadcast_to(mean, 2), np.broadcast_to(sd, 2)
+        named = {f"x{j}": mcmc.Normal(means[j], sds[j]) for j in range(2)}
+        for more in ({}, {"group_prior": mcmc.HalfNormal(0.3)}):
+            ours, theirs = make(X, y, g, prior_mean=mean, prior_sd=sd, **more), make(X, y, g, prior=named, **more)
+            assert ours.names == theirs.names and any("sd(1|g)" in name for name in ours.names)
+            points = rng.normal(size=(5, ours.dim))
+            np.testing.assert_array_equal(ours.log_posteriors(points), theirs.log_posteriors(points))
+    fixed = make(X, y, g, prior_sd=np.full(ours.n_seen, 2.0))
+    assert fixed.dim == ours.n_seen and fixed.n_hyper == 0 and fixed.joint_prior is None
+    with pytest.raises(ValueError, match="say all in one way"):
+        make(X, y, g, prior=mcmc.Normal(0.0, 1.0), prior_sd=2.0)
+    with pytest.raises(ValueError, match="prior_sd"):
+        make(X, y, g, prior_sd=-1.0)
 
 
 # Names and codes
@@ -135,16 +159,16 @@ def test_chains_with_groups_have_the_posterior_of_a_column_for_each_effect(rng):
 def test_names_of_effects():
     X = {"age": np.arange(6.0), "dose": np.array([1.0, 0, 1, 0, 1, 1])}
     groups = {"clinic": mcmc.Groups(list("bababa"), slopes=["dose"]), "ward": (list("bababa"), [1, 1, 2, 2, 2, 2])}
-    model = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0)
+    model = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=np.ones(10))
     assert model.names == ("age", "dose", "1|clinic[a]", "dose|clinic[a]", "1|clinic[b]", "dose|clinic[b]",
                            "1|ward[a:1]", "1|ward[a:2]", "1|ward[b:1]", "1|ward[b:2]")
     assert model.n_seen == model.dim == 10
     assert [(f.start, f.stop, f.width, f.n_groups) for f in model.factors] == [(2, 6, 2, 2), (6, 10, 1, 4)]
     assert repr(model).startswith("GLM(6 rows, 2 columns, 2 groups of 'clinic' (2 correlated effects each), 4 groups "
                                   "of 'ward'")
-    shuffled = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, shuffle=1, offset=np.arange(6.0))
-    np.testing.assert_allclose(shuffled.reference().center, mcmc.GLM(
-        X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=1.0, offset=np.arange(6.0)).reference().center, atol=1e-9)
+    shuffled = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=np.ones(10), shuffle=1, offset=np.arange(6.0))
+    in_order = mcmc.GLM(X, [0, 1, 0, 1, 1, 0], groups=groups, prior_sd=np.ones(10), offset=np.arange(6.0))
+    np.testing.assert_allclose(shuffled.reference().center, in_order.reference().center, atol=1e-9)
 
 
 @pytest.mark.parametrize("codes, levels, numbers", [
@@ -167,7 +191,7 @@ def test_a_categorical_column_keeps_groups_without_rows():
     column = pandas.Series(pandas.Categorical(["b", "c", "b"], categories=["a", "b", "c"]), name="site")
     groups = mcmc.Groups(column)
     assert groups.levels == ("a", "b", "c") and groups.codes.tolist() == [1, 2, 1]
-    model = mcmc.GLM(np.ones((3, 1)), [0, 1, 1], groups=column, prior_sd=2.0)
+    model = mcmc.GLM(np.ones((3, 1)), [0, 1, 1], groups=column, prior_sd=np.full(4, 2.0))
     assert model.names[1] == "1|site[a]"
     center, factor = model.reference().center, model.reference().factor
     np.testing.assert_allclose([center[1], (factor @ factor.T)[1, 1]], [0.0, 4.0], atol=1e-9)   # its prior
@@ -175,7 +199,7 @@ def test_a_categorical_column_keeps_groups_without_rows():
 
 def test_one_row_a_group_is_right(rng):
     X, y = np.ones((40, 1)), rng.poisson(2.0, 40)
-    model = mcmc.GLM(X, y, "poisson", groups=np.arange(40), prior_sd=0.5)
+    model = mcmc.GLM(X, y, "poisson", groups=np.arange(40), prior_sd=np.full(41, 0.5))
     _, gradient, _ = model._log_posterior(model.reference().theta_hat)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-3)
 

@@ -129,8 +129,10 @@ class VariableSelection:
         if not model.has_derivatives:
             raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")
         if model.n_hyper:
-            raise ValueError("the prior has hyperparameters, and the slab must be normal: give a prior_sd "
-                             "that is finite for the effects of groups, and no priors of them")
+            last = (model.names or ("a scale",))[-1]
+            raise ValueError(f"the prior has hyperparameters, such as {last!r}, and the slab must be normal: give "
+                             f"prior_sd for each of the {model.n_seen} parameters that rows see, effects of groups "
+                             f"too, and no priors of scales")
         if model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if model.prior_part is not None:

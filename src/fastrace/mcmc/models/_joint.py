@@ -29,7 +29,7 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "constrained", "joint_prior", "layout_of",
-           "moments_of", "scales_of_effects", "unconstrained", "without_densities"]
+           "moments_of", "normals_of_columns", "scales_of_effects", "unconstrained", "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -451,6 +451,20 @@ def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
             left = 1.0 - np.square(lower[..., i, :j]).sum(axis=-1)
             out[..., k] = np.arctanh(lower[..., i, j] / np.sqrt(left))
     return out
+
+
+def normals_of_columns(columns: Sequence[str], mean: ArrayLike, sd: ArrayLike) -> dict[str, Normal] | None:
+    """The priors of columns by name that `prior_mean` and `prior_sd` say beside groups.
+
+    None where these say nothing, are arrays of all parameters, or are not what they should be, which `Model` tells.
+    """
+    given = [np.asarray(_checks.as_array(value, name)) for value, name in ((mean, "prior_mean"), (sd, "prior_sd"))]
+    if any(value.dtype.kind not in "fiu" or value.shape not in ((), (len(columns),)) for value in given):
+        return None
+    means, sds = (np.broadcast_to(np.asarray(value, dtype=np.float64), len(columns)) for value in given)
+    if not ((sds > 0.0).all() and np.isfinite(means).all() and np.isfinite(sds).any()):
+        return None
+    return {name: Normal(float(m), float(s)) for name, m, s in zip(columns, means, sds, strict=True)}
 
 
 class DensityOf:

@@ -20,7 +20,7 @@ from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
-from fastrace.mcmc.models._joint import Layout, layout_of
+from fastrace.mcmc.models._joint import Layout, layout_of, normals_of_columns
 from fastrace.mcmc.models._variables import glm_variables
 from fastrace.mcmc.models.base import LogPrior
 from fastrace.mcmc.models.priors import Scale
@@ -65,7 +65,7 @@ class GLM(GLMRows):
         Grouping factors, each an array of codes, or a `Groups` where slopes vary or names matter. Several factors may
         be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
         parameters are the coefficients, then the effects of each factor group by group, then the hyperparameters of the
-        prior: standard deviations and correlations of the effects, unless a finite `prior_sd` is given.
+        prior: standard deviations and correlations of the effects. To fix these, give `prior_sd` for all parameters.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
         A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
@@ -86,11 +86,15 @@ class GLM(GLMRows):
     scale_prior : prior of a scale, optional
         Of a scale that is learned. By default half-Student with 4 degrees of freedom and scale s, or half-Cauchy with
         scale 1 for a dispersion.
-    prior_mean, prior_sd : float or array_like of shape (dim,), default 0 and infinity
-        Independent normal priors; an infinite standard deviation is a flat prior. `dim` is the number of parameters:
-        p without groups.
+    prior_mean, prior_sd : float or array_like of shape (p,) or (n,), default 0 and infinity
+        Independent normal priors of the coefficients; an infinite standard deviation is a flat prior. Beside groups
+        these are as those of a dict `prior`: effects of groups, and a learned scale, keep priors of their own. Arrays
+        of shape (n,), with n the number of coefficients, effects, and 1 for a learned scale, are priors of all of
+        these: standard deviations of effects are then not learned. Without groups n is p, or p + 1 where a scale is
+        learned, of whose logarithm a number is the prior too.
     log_prior : callable, optional
-        ``log_prior(theta)``, in place of the normal prior or besides. Python code: about a microsecond a step.
+        ``log_prior(theta)``, in place of the normal prior or besides. Beside it numbers in `prior_mean` and `prior_sd`
+        are priors of effects too, of which nothing is then learned. Python code: about a microsecond a step.
     shuffle : None, int, SeedSequence or Generator, optional
         Copy the rows in random order. Races then read consecutive rows, which is much faster where the data are far
         larger than the cache; see ``access`` in `RacingMetropolis`.
@@ -134,7 +138,9 @@ class GLM(GLMRows):
     >>> clinic = rng.integers(0, 20, size=1000)
     >>> model = mcmc.GLM(X, y, groups={"clinic": mcmc.Groups(clinic, slopes=[1])}, prior_sd=1.0)
     >>> model.dim, model.names[2:4]
-    (42, ('1|clinic[0]', 'x1|clinic[0]'))
+    (45, ('1|clinic[0]', 'x1|clinic[0]'))
+    >>> model.names[-3:]
+    ('sd(1|clinic)', 'sd(x1|clinic)', 'correlation(1,x1|clinic)')
     """
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
@@ -183,6 +189,10 @@ class GLM(GLMRows):
         names = model_names(column_names(X)) if names is None else names
         dim = self._glm.theta.shape[1]
         columns = self._all_names(names)
+        if self.factors and prior is None and log_prior is None and len(columns) == dim:
+            prior = normals_of_columns(columns[: self.n_columns], prior_mean, prior_sd)
+            if prior is not None:
+                prior_mean, prior_sd = 0.0, math.inf
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
         layout = self._take_priors(prior, group_prior, scale_prior, weak=bool(self.factors) or self.learns_scale)
         self._require_priors()
@@ -328,7 +338,7 @@ class GLM(GLMRows):
             if not (self.prior_precision[factor.start : factor.stop] > 0.0).all():
                 raise ValueError(
                     f"the effects of groups {factor.name!r} have a flat prior, under which the posterior is improper: "
-                    f"give prior_sd, a number or one for each of the {self.dim} parameters, finite for effects"
+                    f"give prior_sd for each of the {self.dim} parameters, finite for effects, or for columns alone"
                 )
         if self.learns_scale and self._glm.family == "negative-binomial" and not self.prior_precision[-1] > 0.0:
             raise ValueError(

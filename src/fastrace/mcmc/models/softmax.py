@@ -25,7 +25,7 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
-from fastrace.mcmc.models._joint import Effects, Layout, layout_of
+from fastrace.mcmc.models._joint import Effects, Layout, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
@@ -73,7 +73,7 @@ class Softmax(_CompiledModel):
     group_prior : prior of a scale, or dict of these by name of factor, optional
         Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``.
     prior_mean, prior_sd, log_prior
-        As in `GLM`; arrays have shape ((n_classes - 1) p,).
+        As in `GLM`; arrays have shape ((n_classes - 1) p,), or beside groups (p,) for the columns of X.
     shuffle : None, int, SeedSequence or Generator, optional
         As in `GLM`.
     names : sequence of str of length p, optional
@@ -175,6 +175,10 @@ class Softmax(_CompiledModel):
             raise ValueError("group_prior was given, and the model has no groups: leave it out, or give groups")
         columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
+        if factors and prior is None and log_prior is None:
+            prior = normals_of_columns(columns[:own], prior_mean, prior_sd)
+            if prior is not None:
+                prior_mean, prior_sd = 0.0, math.inf
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
         self._take_priors("weak" if prior is None and group_prior is not None else prior, weak=bool(factors))
         if self.joint_prior is None and not (self.prior_precision[list(self._shown_last)] > 0.0).all():

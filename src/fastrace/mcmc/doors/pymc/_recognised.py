@@ -74,7 +74,7 @@ def _compiled(
     else:
         table = _table(block, places, len(start), graphs.n_rows)
     # Effects must have a prior: it is not used.
-    effects: dict[str, Any] = {"groups": groups, "prior_sd": 1.0} if groups else {}
+    effects: dict[str, Any] = {"groups": groups, "prior_sd": np.ones(len(start))} if groups else {}
     try:
         glm = GLM(table, outcome, family, offset=block.offset, **options, **effects)
     except ValueError:  # outcomes that the family does not have
