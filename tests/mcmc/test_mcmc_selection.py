@@ -275,6 +275,16 @@ def test_models_that_cannot_be_selected_from():
         mcmc.VariableSelection(logistic(100, [0.5], log_prior=lambda theta: 0.0))
 
 
+def test_a_slab_that_is_not_normal_is_refused_with_what_to_give():
+    """The message was of a log_prior, which nobody had given."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
+    for more in ({}, {"prior": mcmc.Normal(0.0, 1.0)}, {"scale": 1.0, "prior": mcmc.StudentT(3.0, 0.0, 1.0)}):
+        with pytest.raises(ValueError, match="not independent normal densities.*give prior_sd"):
+            mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", **more))
+    assert mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior_sd=1.0)).names[-1] == "log(scale)"
+
+
 def test_a_prior_with_hyperparameters_is_refused():
     x, codes = np.ones((60, 1)), np.arange(60) % 3
     with pytest.raises(ValueError, match="hyperparameters"):

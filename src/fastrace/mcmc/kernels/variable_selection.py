@@ -133,6 +133,10 @@ class VariableSelection:
             raise ValueError(f"the prior has hyperparameters, such as {last!r}, and the slab must be normal: give "
                              f"prior_sd for each of the {model.n_seen} parameters that rows see, effects of groups "
                              f"too, and no priors of scales")
+        if model.joint_prior is not None:
+            raise ValueError("the model's priors are not independent normal densities: a learned scale has one of its "
+                             "own by default, and so may coefficients. The slab must be normal: give prior_sd, such as "
+                             "GLM(X, y, family, prior_sd=1.0), which then is of the logarithm of a learned scale too")
         if model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if model.prior_part is not None:
