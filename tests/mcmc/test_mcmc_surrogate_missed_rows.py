@@ -26,6 +26,24 @@ def with_few_rows_that_matter(grouped=True):
     return mcmc.GLM(X, y, groups=codes) if grouped else mcmc.GLM(np.column_stack([X, codes == 4]), y, prior_sd=3.0)
 
 
+def test_a_kernel_says_what_its_pilots_chose():
+    model = with_few_rows_that_matter()
+    race = mcmc.SurrogateMetropolis(model, decision="race")
+    assert race.describe()["rows_always_read"] == len(race._apart) > 0 and race.describe()["size"] == 1.0
+    swept = mcmc.SurrogateMetropolis(model)
+    assert {"groups_swept": 5, "tilted": True}.items() <= swept.describe().items()
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(100), rng.standard_normal((100, 19))])
+    walked = mcmc.SurrogateMetropolis(mcmc.GLM(X, np.arange(100) < 3, prior_sd=10.0))
+    assert walked.describe()["walks_along_rows"] == 64 and "groups_swept" not in walked.describe()
+    trace = mcmc.sample(walked, n_draws=20, n_chains=2, n_tune=200, rng=1)
+    assert trace.kernel["size"] == min(state.tuning.size for state in trace.states) < 1.0
+    by_bounds = mcmc.SurrogateMetropolis(model, decision="poisson")
+    assert by_bounds.describe().get("bounds_widened", 1.0) == by_bounds._wider
+    by_bounds._wider = 3.0
+    assert by_bounds.describe()["bounds_widened"] == 3.0
+
+
 def test_races_that_miss_a_few_rows_are_not_chosen_and_warned_of(monkeypatch):
     model = with_few_rows_that_matter()
     assert not mcmc.SurrogateMetropolis(model, decision="race").decision_advice

@@ -533,3 +533,16 @@ def test_a_chain_that_is_wider_than_the_others_is_warned_of():
     assert "R-hat of theta[1]" in " ".join(diagnosis(of(draws), None, False))
     draws[3, 7, 0] = np.nan
     assert np.isnan(of(draws).rhat()[0]) and "R-hat of theta[0] is nan" in " ".join(diagnosis(of(draws), None, False))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_chains_of_a_surrogate_far_from_where_it_is_expanded(grouped):
+    """With a joint prior it was not said."""
+    rng = np.random.default_rng(0)
+    x, codes = np.column_stack([np.ones(60), rng.normal(size=60)]), np.arange(60) % 4
+    model = mcmc.GLM(x, x[:, 1] + rng.normal(size=60), "gaussian", **({"groups": codes} if grouped else {}))
+    kernel = mcmc.SurrogateMetropolis(model, size=0.05)
+    assert not any("stayed far" in words for words in words_of(kernel, n_draws=300, n_chains=2))
+    start = [50.0, -50.0] + grouped * 4 * [0.0] + [1.0] + grouped * [1.0]
+    told = " | ".join(words_of(kernel, start, n_draws=20, n_chains=2, n_tune=0))
+    assert "chains 0, 1 stayed far" in told and "with psi_hat=" in told

@@ -63,13 +63,13 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
                 f"expansion misses a part of the posterior, where chains get stuck for long without R-hat showing it. "
-                f"Expand where the draws are, with {_psi_hat_words(model)}, take a smaller size, or, if rows are few, "
+                f"Expand where the draws are, with {psi_hat_words(model)}, take a smaller size, or, if rows are few, "
                 f"NUTS on all of them"
             )
     return out
 
 
-def _psi_hat_words(model: Model) -> str:
+def psi_hat_words(model: Model) -> str:
     """The argument that expands where draws of a kernel on a surrogate are: they hold scales, it their logarithms."""
     if model.own_surrogate is not None:
         return "psi_hat"

@@ -26,14 +26,15 @@ from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
-from fastrace.mcmc._fit import fit_problems
+from fastrace.mcmc._fit import fit_problems, psi_hat_words
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._choice import kernel_for
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
+from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
-from fastrace.mcmc.trace import Trace, diagnosis
+from fastrace.mcmc.trace import Trace, diagnosis, far_chains
 
 __all__ = ["sample"]
 
@@ -268,6 +269,11 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
                            getattr(kernel, "refusal_advice", ""), moving,
                            kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None)
+        if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
+            shared = kernel._shared_density()
+            if shared is not None:
+                places, center, factor = shared
+                found += far_chains(trace.draws[:, :, places], center, factor, expand=psi_hat_words(kernel.model))
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         beyond = getattr(kernel, "_beyond", None)
@@ -502,9 +508,12 @@ class _Work:
         with self.lock:
             empty = self.kernel.run(self.runs[0].rng_there(), self.runs[0].state, 0)[1]
             names = tuple(getattr(self.kernel, "names", None) or ())
+            about = self.kernel.describe()
+            if isinstance(self.kernel, SurrogateMetropolis):
+                about["size"] = min(float(run.state.tuning.size) for run in self.runs)
             return Trace(
                 tuple(joined(run.parts) if run.parts else empty for run in self.runs),
-                self.kernel.describe(),
+                about,
                 tuple(run.state for run in self.runs),
                 tuple(run.rng_there() for run in self.runs),
                 max(run.seconds for run in self.runs),

@@ -582,20 +582,32 @@ def diagnosis(
                 f"kernel saved no work there: {full_pass_advice}"
             )
     if reference is not None and n and real and flat.shape[2] == len(reference.center):
-        thinned = flat[:, :: max(1, n // 1000)]
-        thinned = thinned if unconstrained is None else unconstrained(thinned)
-        z = np.linalg.solve(reference.factor, (thinned - reference.center).reshape(-1, flat.shape[2]).T)
-        apart = np.median(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), axis=1)
-        limit = math.sqrt(flat.shape[2]) + _FAR
-        if apart.max() > limit:
-            out.append(
-                f"{_chains(apart > limit)} stayed far from the normal density at the mode that the kernel follows "
-                f"({apart.max():.3g} standard deviations, and up to {limit:.2g} are expected): not arrived yet, or the "
-                f"posterior is not of that form, so that proposals and expansion fit it badly. Begin nearer or tune "
-                f"for longer; if it stays so, expand where the draws are, with "
-                f"control_variate=trace.draws.mean(axis=(0, 1)), or write the model in other parameters"
-            )
+        out += far_chains(flat, reference.center, reference.factor, unconstrained)
     return tuple(out)
+
+
+def far_chains(
+    draws: NDArray[Any], center: NDArray[np.float64], factor: NDArray[np.float64],
+    unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    expand: str = "control_variate=trace.draws.mean(axis=(0, 1))",
+) -> list[str]:
+    """Words on chains, of shape (n_chains, n_draws, d), that stayed far from a normal density, if some did.
+
+    `expand` is how to expand where the draws are.
+    """
+    thinned = draws[:, :: max(1, draws.shape[1] // 1000)]
+    thinned = thinned if unconstrained is None else unconstrained(thinned)
+    z = np.linalg.solve(factor, (thinned - center).reshape(-1, draws.shape[2]).T)
+    apart = np.median(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), axis=1)
+    limit = math.sqrt(draws.shape[2]) + _FAR
+    if not apart.max() > limit:
+        return []
+    return [
+        f"{_chains(apart > limit)} stayed far from the normal density at the mode that the kernel follows "
+        f"({apart.max():.3g} standard deviations, and up to {limit:.2g} are expected): not arrived yet, or the "
+        f"posterior is not of that form, so that proposals and expansion fit it badly. Begin nearer or tune "
+        f"for longer; if it stays so, expand where the draws are, with {expand}, or write the model in other parameters"
+    ]
 
 
 def unmixed(trace: Trace) -> list[str]:

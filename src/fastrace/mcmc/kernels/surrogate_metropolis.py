@@ -20,7 +20,7 @@ from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
 from fastrace.mcmc.kernels._surrogate_moves import FAR, TARGET
 from fastrace.mcmc.kernels._trajectories import unstable_share
-from fastrace.mcmc.models.model import Model
+from fastrace.mcmc.models.model import GLM, Model
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
 
@@ -154,8 +154,11 @@ class SurrogateMetropolis(DecidedByRows):
     moves in four of the others the effects stay as they are, standardised given all else. With several factors, there
     is a sweep over each. A row with a flat side in a group of several has a walk of its own. Half of the walks are
     longer, by up to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step, each step
-    makes as many as do not, at least two, along directions drawn at random. ``describe()`` says how many groups are
-    swept.
+    makes as many as do not, at least two, along directions drawn at random.
+
+    ``describe()`` and ``Trace.kernel`` say what was chosen: "groups_swept", "walks_along_rows", "tilted", the share of
+    moves that do without a factor of their own, "share_given_effects", by how much bounds were widened,
+    "bounds_widened", and how many "rows_always_read" races read; each where there is such.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -311,11 +314,23 @@ class SurrogateMetropolis(DecidedByRows):
         return int(self.compressed.prior.dim)
 
     def describe(self) -> dict[str, Any]:
-        own = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision, "n_inner": self.n_inner}
+        """What a trace remembers of the kernel, with what pilots chose; there `size` is the smallest that was tuned."""
+        own: dict[str, Any] = {"kernel": type(self).__name__, "inner": self.inner, "decision": self.decision,
+                               "n_inner": self.n_inner, "size": self.size}
         if self.inner == "hmc":
             own |= {"step": self._trajectories.step, "length": self._trajectories.length}
         if self._swept:
             own["groups_swept"] = sum(len(groups) for _, groups in self._swept)
+        if self._along is not None and len(self._along):
+            own["walks_along_rows"] = len(self._along)
+        if self._tilt is not None:
+            own["tilted"] = True
+        if self._fixed_share:
+            own["share_given_effects"] = self._fixed_share
+        if self.decision == "poisson" and self._wider > 1.0:
+            own["bounds_widened"] = self._wider
+        if self.decision == "race" and self._apart is not None:
+            own["rows_always_read"] = len(self._apart)
         return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
 
     # States.
@@ -333,6 +348,21 @@ class SurrogateMetropolis(DecidedByRows):
 
     def _state_at(self, theta: Array) -> ChainState:
         return ChainState(np.array(theta, dtype=np.float64), np.empty(0), None, self._untuned())
+
+    def _shared_density(self) -> tuple[NDArray[np.intp], Array, Array] | None:
+        """Places of coefficients of a `GLM`, and the center and factor of the normal density that they are expected of.
+
+        None if there are none whose prior is normal or flat: what is known of others depends on scales, as effects do.
+        """
+        if not isinstance(self.model, GLM):
+            return None
+        priors = self.compressed.prior.given[0][: self.model.n_columns]
+        places = np.array([j for j, c in enumerate(priors) if c[0] in ("normal", "flat") and c[4] < 0], dtype=np.intp)
+        if not len(places):
+            return None
+        covariance = self.compressed.factor().block_covariances()[0][np.ix_(places, places)]
+        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return places, np.array(self.compressed.psi_hat)[places], factor
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
