@@ -399,9 +399,9 @@ cdef class Selector:
 
     cdef int _refuse(self, Py_ssize_t arm, double reward, int64_t pull) except -1:
         if reward != reward:
-            raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number, "
-                                               f"or, where rewards may be missing, LUCB with missing='drop' or "
-                                               f"missing='worst'. Nothing of this batch was used")
+            raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. "
+                                               f"Where rewards may be missing, give missing='drop' or "
+                                               f"missing='worst' to the default rule. Nothing of this batch was used")
         raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
                                            f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
                                            f"rewards inside it; widen support or scale. Nothing of this batch was used")
