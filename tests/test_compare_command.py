@@ -196,6 +196,7 @@ def test_bad_arguments_exit_with_2_and_one_line(tmp_path, capsys):
     np.save(tmp_path / "plain.npy", np.zeros((3, 2)))
     other.write_text("{}")
     (tmp_path / "text.json").write_text("no")
+    (tmp_path / "single.csv").write_text("variant,converted\n" + "blue,1\nblue,0\n" * 30)
     perf(tmp_path / "one.json", names=("one",))
     perf(tmp_path / "two.json", names=("two",))
     columns = ("--arm", "variant", "--reward", "converted")
@@ -213,6 +214,7 @@ def test_bad_arguments_exit_with_2_and_one_line(tmp_path, capsys):
         (("--pyperf", other, file, "--arm", "x"), "does not go with --pyperf"),
         (("--pyperf", tmp_path / "one.json", tmp_path / "two.json", "--delta", 1.5), "delta is 1.5; a probability"),
         ((tmp_path / "none.csv", *columns), "No such file"),
+        ((tmp_path / "single.csv", *columns), "has one arm, blue, in column variant; two or more are needed"),
     ):
         status, out, err = say(capsys, *arguments)
         assert status == 2 and words in err and err.count("\n") == 1 and not out, (arguments, err)

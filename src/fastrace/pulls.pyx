@@ -17,7 +17,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import is_low_level, signature_types
+from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types
 from fastrace._base._frames import as_table, real_table
 from fastrace.sources import ArraySource, _source_of
 
@@ -613,7 +613,12 @@ cdef class CallablePulls(PullSource):
         memcpy(cnp.PyArray_DATA(count), counts, n * sizeof(int64_t))
         for k in range(n):
             total += counts[k]
-        given = self.function(arm, count)
+        try:
+            given = self.function(arm, count)
+        except MISTAKEN as error:
+            said_call(error, "function(arms, counts)", f"arms of shape ({n},)", f"counts of shape ({n},)",
+                      f"{total} rewards: counts[0] of arms[0], and so on")
+            raise
         rewards = flat_rewards(given, arms, counts, n, total)
         memcpy(out, cnp.PyArray_DATA(rewards), total * sizeof(double))
         return 0

@@ -14,7 +14,7 @@ from fastrace._math._simd cimport fr_sum
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import is_low_level, signature_types
+from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types
 from fastrace._base import _frames
 
 cnp.import_array()
@@ -421,9 +421,17 @@ cdef class CallableSource(_BlockSource):
             row = np.empty(n_rows, dtype=np.int64)
             memcpy(cnp.PyArray_DATA(row), rows, n_rows * sizeof(int64_t))
         memcpy(cnp.PyArray_DATA(arm), arms, n_arms * sizeof(Py_ssize_t))
-        cdef cnp.ndarray block = _block(self.function(arm, row), n_rows, n_arms)
-        cdef const char *x = <const char *>cnp.PyArray_DATA(block)
+        cdef cnp.ndarray block
+        cdef const char *x
         cdef const char *column
+        try:
+            given = self.function(arm, row)
+        except MISTAKEN as error:
+            said_call(error, "function(arms, rows)", f"arms of shape ({n_arms},)", f"rows of shape ({n_rows},)",
+                      f"rewards of shape ({n_rows}, {n_arms})")
+            raise
+        block = _block(given, n_rows, n_arms)
+        x = <const char *>cnp.PyArray_DATA(block)
         if sums != NULL:
             totals = block.sum(axis=0)
             for j in range(n_arms):

@@ -233,3 +233,13 @@ def test_a_proxy_of_estimates_and_single_rewards_know_masks():
         fr.permutation_test((masked, np.array([0.1, 0.3, 0.5])), nonsense.statistic, rng=1)
     with pytest.raises(ValueError, match="mask"):
         fr.select_best(lambda arms, counts: np.ma.masked_array(np.full(counts.sum(), 0.5), True), 3, rng=1)
+
+
+def test_masked_rewards_are_pointed_to_nan_which_may_be_missing():
+    table = np.ma.masked_array(VALUES[:, :3].copy(), False)
+    table[:200, 1] = np.ma.masked
+    with pytest.raises(ValueError, match=r"rewards has masked entries.*\.filled\(numpy\.nan\).*missing='drop'"):
+        fr.race(table, missing="drop")
+    assert fr.race(table.filled(np.nan), missing="drop", rng=1).n_missing > 0
+    with pytest.raises(ValueError, match="fill them first$"):
+        mcmc.GLM(nonsense.masked(X), Y, "gaussian", scale=1.0)

@@ -12,6 +12,8 @@ from fastrace.model_selection import race_predictions
 from fastrace.sources import CallableSource, CallbackSource
 from reward_tables import ARMS, PER_ARM, ROWS, assert_delivers, lookup, read_only, table
 
+VALUES_OF_THREE = np.random.default_rng(3).random((100, 3))
+
 
 class Lookup:
     """A function that pickles."""
@@ -291,3 +293,22 @@ def test_where_no_race_would_help_a_plain_function_is_asked_for(call, said):
 def test_a_support_given_by_position_is_pointed_to_its_name():
     with pytest.raises(TypeError, match=r"bound is \(0, 1\).*race\(rewards, support=\(0, 1\)\)"):
         fr.race(np.zeros((9, 2)), 0.05, (0, 1))
+
+
+@pytest.mark.parametrize(("function", "raised"), [
+    (lambda arm, row: VALUES_OF_THREE[row, arm], IndexError),                   # reads its arguments as single numbers
+    (lambda row, arm: VALUES_OF_THREE[np.ix_(row, arm)], IndexError),           # takes rows for arms
+    (lambda arm, row: {0: 0.1, 1: 0.2, 2: 0.3}[arm], TypeError),
+    (lambda arm, row: arm.reward(row), AttributeError)], ids=["cells", "swapped", "dict", "objects"])
+def test_a_function_that_reads_its_arguments_wrongly_is_told_how_it_was_called(function, raised):
+    with pytest.raises(raised) as caught:
+        fr.race(function, n_arms=3, n_rows=100, support=(0, 1))
+    assert any("arms of shape (3,) and rows of shape (50,)" in note and "rewards of shape (50, 3)" in note
+               for note in caught.value.__notes__)
+
+
+def test_a_function_of_pulls_that_reads_its_arguments_wrongly_is_told_how_it_was_called():
+    with pytest.raises(TypeError) as caught:
+        fr.LUCB(3, 1).run(lambda arm, count: [0.1, 0.2, 0.3][arm])
+    assert any("arms of shape (3,) and counts of shape (3,)" in note and "counts[0] of arms[0]" in note
+               for note in caught.value.__notes__)

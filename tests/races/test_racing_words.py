@@ -236,3 +236,11 @@ def test_progress_shows_the_rewards_and_changes_nothing(build, capsys):
 def test_sizes_given_by_position_are_pointed_to_their_names(given, said):
     with pytest.raises(ValueError, match=f"^race: {said}"):
         fr.race(lambda arms, rows: np.zeros((len(rows), len(arms))), *given)
+
+
+def test_a_budget_below_the_first_look_says_that_nothing_was_compared(rng):
+    values = rng.random((400, 3))
+    for options, look in (({"support": (0, 1)}, 50), ({}, 50), ({"first_look": 20}, 20)):
+        (warning,) = fr.race(values, max_pulls=3 * look - 3, rng=1, **options).warnings
+        assert f"max_pulls was reached before the first look, which takes {look} rows of each arm" in warning
+        assert "before the first look" not in "".join(fr.race(values, max_pulls=3 * look, rng=1, **options).warnings)

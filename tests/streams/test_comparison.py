@@ -533,6 +533,8 @@ def test_from_frame(library):
     assert clustered.clusters and clustered.kind == "asymptotic"
     with pytest.raises(ValueError, match="no such column; there are variant, converted"):
         fr.Comparison.from_frame(frame, arm="arm", reward="converted")
+    with pytest.raises(TypeError, match="clusters is 'user'; the column that holds the keys goes by cluster="):
+        fr.Comparison.from_frame(frame, arm="variant", reward="converted", clusters="user")
     with pytest.raises(ValueError, match="must be real numbers"):
         fr.Comparison.from_frame(frame, arm="user", reward="variant")
 

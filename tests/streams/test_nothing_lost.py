@@ -234,3 +234,43 @@ def test_an_own_null_that_raises_goes_on():
     rule = raised.value.rule
     assert rule.n_read > 0 and "goes on with other resamples" in raised.value.__notes__[0]
     assert rule.run(raised.value.resample).done and rule.result().rejected
+
+
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+@pytest.mark.parametrize("make", [
+    lambda: fr.BettingRace(3, support=(0, 1)), lambda: fr.HoeffdingRace(3, 2000, support=(0, 1)),
+    lambda: fr.BernsteinRace(3, 2000, support=(0, 1)), lambda: fr.LUCB(3, 1, rng=1)],
+    ids=["bets", "hoeffding", "bernstein", "lucb"])
+def test_the_exception_of_a_race_on_a_stream_has_the_race_which_goes_on(make, error, seed):
+    values = np.random.default_rng(seed).random((2000, 3)) * [0.5, 0.6, 1.0]
+    asked, pulls = [], isinstance(make(), fr.LUCB)
+
+    def rewards(arms, numbers):
+        if pulls:               # `numbers` are counts
+            begin = [sum(1 for arm, _ in asked if arm == a) for a in arms.tolist()]
+            cells = [(arm, first + k) for arm, first, n in zip(arms.tolist(), begin, numbers.tolist(), strict=True)
+                     for k in range(n)]
+            asked.extend(cells)
+            return [values[row, arm] for arm, row in cells]
+        asked.extend((arm, row) for row in numbers.tolist() for arm in arms.tolist())
+        return values[np.ix_(numbers, arms)]
+
+    expected = make().run(rewards)
+    paid, race = len(asked), make()
+    asked.clear()
+    source = failing(rewards, 4, error)
+    with pytest.raises(error, match="down") as raised:
+        race.run(source)
+    kept = raised.value.rule if pulls else raised.value.race
+    assert kept is race and kept.result().n_read == len(asked) > 0
+    (note,) = raised.value.__notes__
+    assert "nothing paid for is lost" in note and ".run(" in note
+    result = kept.run(source)
+    assert result == expected and len(asked) == len(set(asked)) == paid
+
+
+def test_the_last_batch_may_be_longer_than_what_is_left_of_a_population(seed):
+    z = np.random.default_rng(seed).random(60)
+    for rewards in (lambda k: z[:k], lambda k: z[:k].tolist(), iter(z)):
+        found = fr.estimate_mean(rewards, 1e-4, method=fr.TargetEBStop(1e-4, n_rows=50), batch=20)
+        assert found.stopped_by == "exact" and found.n_samples == 50

@@ -133,3 +133,17 @@ def test_an_exact_tie_is_on_neither_side(support, seed):
     test = fr.SignStop(threshold, 1e-6, support, n_rows=n)
     test.update_many(x)
     assert test.stopped and test.estimate == 1.0
+
+
+@pytest.mark.parametrize("bound", OF_POPULATIONS)
+def test_rewards_beyond_the_population_are_refused_and_change_nothing(bound):
+    z = np.array([0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0])
+    sequence = fr.ConfidenceSequence(bound, n_rows=5)
+    with pytest.raises(ValueError, match=r"xs\[5\] is one too many: n_rows is 5"):
+        sequence.update_many(z)
+    assert sequence.n_samples == 0 and not sequence.done
+    assert sequence.update_many(z[:5]) == 5 and sequence.interval == (0.6, 0.6)
+    for call in (lambda: sequence.update(1.0), lambda: sequence.update_many(z[5:])):
+        with pytest.raises(ValueError, match="one too many: n_rows is 5, and so many rewards have come"):
+            call()
+    assert sequence.update_many([]) == 0 and sequence.interval == (0.6, 0.6) and sequence.n_samples == 5

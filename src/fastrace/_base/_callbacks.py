@@ -8,6 +8,16 @@ from typing import Any
 
 from fastrace._base._checks import shown
 
+MISTAKEN = TypeError, LookupError, ValueError, AttributeError       # of a function that reads its arguments wrongly
+
+
+def said_call(error: Exception, call: str, first: str, second: str, back: str) -> None:
+    """Add to what a user's function raised how it was called, and what it must return."""
+    note = f"fastrace called {call} with {first} and {second}, both NumPy arrays of int; it must return {back}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
 _INTEGER_SIZES = {
     "short": ctypes.sizeof(ctypes.c_short), "int": ctypes.sizeof(ctypes.c_int), "long": ctypes.sizeof(ctypes.c_long),
     "long long": ctypes.sizeof(ctypes.c_longlong), "int32_t": 4, "int64_t": 8, "npy_int32": 4, "npy_int64": 8,

@@ -99,16 +99,16 @@ def first_look(value: int | None) -> int:
     return FIRST_LOOK if value is None else integer(value, "first_look", 2, "a variance needs two rewards")
 
 
-def unmasked(value: Any, name: str) -> None:
+def unmasked(value: Any, name: str, how: str = "") -> None:
     """Refuse an array with masked entries, in a list or dict too: NumPy would read what stands behind the mask."""
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.getmaskarray(value).any():
-            raise ValueError(f"{name} has masked entries; they have no value, so drop them or fill them first")
+            raise ValueError(f"{name} has masked entries; they have no value, so drop them or fill them first{how}")
     elif isinstance(value, Mapping):
-        unmasked(list(value.values()), name)
+        unmasked(list(value.values()), name, how)
     elif isinstance(value, (list, tuple)) and any(hasattr(part, "__len__") for part in value[:2]):  # no plain numbers
         for part in value:
-            unmasked(part, name)
+            unmasked(part, name, how)
 
 
 def as_array(value: Any, name: str) -> NDArray[Any]:

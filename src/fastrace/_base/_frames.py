@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 
 _FEW = 100  # entries of a list, below which it may be one of series
+MISSING = ": with nan, by .filled(numpy.nan), for what takes missing='drop' or 'worst'"
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
@@ -74,7 +75,7 @@ def indexes(value: Any) -> list[Any]:
 
 def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numbers, a Source or a function") -> Any:
     """An array of rewards, or of what else `name` says. A frame whose columns differ in dtype is asked for floats."""
-    _checks.unmasked(rewards, name)
+    _checks.unmasked(rewards, name, MISSING if "Source" in needed else "")
     if isinstance(rewards, Mapping):
         return _stacked(rewards, name)
     if rewards is None or isinstance(rewards, (str, bytes, set)):

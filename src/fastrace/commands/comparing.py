@@ -60,6 +60,9 @@ def _of_events(options: argparse.Namespace) -> ComparisonResult:
     columns: dict[str, Any] = {what: None if name is None else names[places(name, names, path)[0]] for what, name in (
         ("arm", options.arm), ("reward", options.reward), ("cluster", options.cluster), ("time", options.time))}
     labels = {str(label): label for label in set(frame[columns["arm"]].dropna().tolist())}
+    if len(labels) == 1:
+        raise ValueError(f"{path} has one arm, {next(iter(labels))}, in column {columns['arm']}; two or more are "
+                         f"needed, as one is compared with another")
     if options.reference is not None and options.reference not in labels:
         raise ValueError(f"--reference is {options.reference!r}; one of the arms {', '.join(sorted(labels)[:10])} is "
                          f"needed")

@@ -371,8 +371,10 @@ cdef class RaceAnswers(RaceJudge):
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
         if self.status == BY_BUDGET:
-            told.append(f"max_pulls was reached: best is the arm with the largest mean so far, and the promise is only "
-                        f"that the best arm is among the {self.n_active} that are still active")
+            early = "" if self.looks_taken else (
+                f" before the first look, which takes {self.look[0]} rows of each arm, so that nothing was compared")
+            told.append(f"max_pulls was reached{early}: best is the arm with the largest mean so far, and the promise "
+                        f"is only that the best arm is among the {self.n_active} that are still active")
         if found["held_back"]:
             arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
             told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "

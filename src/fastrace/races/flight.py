@@ -72,7 +72,8 @@ async def race_async(
         Most requests under way at once.
     retries : int, default 2
         How often a request that raises an exception is sent again: after half a second, then after twice as long each
-        time.
+        time. Whatever it raises: whether a TypeError is a mistake of yours or of an answer, nobody can tell. With 0 the
+        first exception ends the race, so that what has been paid for is in ``error.race``.
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`

@@ -337,6 +337,8 @@ class ComparedResult(ArmsResult):
         tie with a smaller mean, and equivalent if all of those are worse or equivalent. If the run stopped because no
         arm can be better by `epsilon` or more, `best` are at least good enough, and the other arms at most not better:
         by `epsilon` or more. What a stop decided may be wrong with probability `delta`, and so may `differences`.
+        Where all arms were asked for (``stopped_by`` is "single"), all are "better", as there are no others to lose to;
+        nothing is known of their means.
         """
         best, epsilon = np.atleast_1d(self.best), self.epsilon
         size = self.mean.size

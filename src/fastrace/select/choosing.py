@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks
-from fastrace._base._handed import handed_over
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
@@ -196,11 +195,7 @@ def select_best(
         if limit is not None and limit < 2 * cells:
             cells = 0
     stop = cells or limit
-    try:
-        result = rule._go_on(source, stop, "random", None, progress)
-    except BaseException as error:
-        handed_over(error, "rule", rule, "error.rule.run(pull) goes on where it stopped", rule.n_pulls > 0)
-        raise
+    result = rule._go_on(source, stop, "random", None, progress)
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):
             result = _exactly(result, source.source, rule._support, missing)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
+from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
 from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
@@ -307,7 +308,8 @@ class Selection(PullsInFlight):
             If `pull` is a `Source` and `order` is ``"given"``.
         ValueError
             If a reward is nan or outside the support. The rewards of that one request are dropped, all earlier ones are
-            kept, and a later call goes on. Also if an arm has had all its rows in the order given: the error names it,
+            kept, and a later call goes on. So it is after an exception of `pull` and Ctrl-C; each has the rule as its
+            attribute ``rule``. Also if an arm has had all its rows in the order given: the error names it,
             and `result` has the answer so far.
 
         Warns
@@ -341,17 +343,21 @@ class Selection(PullsInFlight):
         doubt = doubtful_after(self._n_arms) if endless else limit
         in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
             ". fastrace.select_best reads a whole table in the end, and answers exactly")
-        with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
-            made = -1
-            while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
-                made = self.n_pulls             # rounds of several arms may not fit before the end
-                part = max(made + max(100, made // 10), made + self._n_arms) if shown else limit
-                self._core.run(source, min(limit, part, max(doubt, made + self._n_arms)))
-                show(self.n_pulls)
-                if endless and self.n_pulls >= doubt and not self.done:
-                    doubt *= 10
-                    self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
-            self._core.run(source, min(limit, NO_LIMIT))
+        try:
+            with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
+                made = -1
+                while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
+                    made = self.n_pulls             # rounds of several arms may not fit before the end
+                    part = max(made + max(100, made // 10), made + self._n_arms) if shown else limit
+                    self._core.run(source, min(limit, part, max(doubt, made + self._n_arms)))
+                    show(self.n_pulls)
+                    if endless and self.n_pulls >= doubt and not self.done:
+                        doubt *= 10
+                        self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
+                self._core.run(source, min(limit, NO_LIMIT))
+        except BaseException as error:
+            handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
+            raise
         return self._named(self.result(), pull, source)
 
     def _need_not_end(self) -> bool:

@@ -59,6 +59,8 @@ cdef class Stream:
     # Every row of the population has been read: its mean is this.
     cdef void settle(self, double mean) noexcept nogil
     cdef void stop(self, double answer) noexcept nogil
+    cdef bint _is_full(self) noexcept nogil
+    cdef object _one_too_many(self, name)
     # The limit of rewards is reached: the stream is over, and inconsistent if no mean fits what is known.
     cdef void give_up(self) noexcept nogil
 

@@ -185,6 +185,11 @@ cdef class Stream:
         bool
             True once the rule takes no more rewards, whatever the reason; see `stopped_by`. Rewards after that change
             nothing.
+
+        Raises
+        ------
+        ValueError
+            If the reward is nan or outside `support`, or comes after all `n_rows` of a population.
         """
         cdef double value = <double>x if type(x) is float else real_number(x, "the reward")
         if not guard_take_briefly(&self.guard):
@@ -203,8 +208,19 @@ cdef class Stream:
             self.push(value)
             if self.s.n >= self.limit and self.s.status == RUNNING:
                 self.give_up()
+        elif self._is_full():
+            guard_leave_brief(&self.guard)
+            raise self._one_too_many("the reward")
         guard_leave_brief(&self.guard)
         return self.s.status != RUNNING
+
+    cdef bint _is_full(self) noexcept nogil:
+        """Whether every row of the population has been read, so that no reward can be of a further one."""
+        return self.population > 0 and self.s.n >= self.population
+
+    cdef object _one_too_many(self, name):
+        return ValueError(f"{name} is one too many: n_rows is {self.population}, and so many rewards have come; if the "
+                          f"population is larger, its mean is not known yet: begin anew with its n_rows")
 
     def update_many(self, xs):
         """Use rewards in order until the rule is over; return how many were used.
@@ -225,8 +241,9 @@ cdef class Stream:
         Raises
         ------
         ValueError
-            If a reward that would be used is nan or outside `support`, or `xs` is not a vector. The object is then as
-            it was before the call; so it is after Ctrl-C.
+            If a reward that would be used is nan or outside `support`, `xs` is not a vector, or there are more rewards
+            than the `n_rows` of a population that was read to its end. The object is then as it was before the call;
+            so it is after Ctrl-C.
         """
         cdef cnp.ndarray array = reward_table(xs, 1, True), part
         cdef Py_ssize_t n = array.shape[0], start = 0, size, count
@@ -235,6 +252,8 @@ cdef class Stream:
         cdef char *kept = NULL
         guard_enter(&self.guard, self)
         try:
+            if n > 0 and self._is_full():
+                raise self._one_too_many("xs[0]")
             if n == 0 or self.s.status != RUNNING:
                 return 0
             direct = (kind == cnp.NPY_FLOAT64 or kind == cnp.NPY_FLOAT32) and cnp.PyArray_ISBEHAVED_RO(array)
@@ -252,6 +271,8 @@ cdef class Stream:
                     with np.errstate(over="ignore"):
                         part = array[start:start + count].astype(np.float64)
                     start += self._take(part, start)
+                if start < n and self._is_full():
+                    raise self._one_too_many(f"xs[{start}]")
             except BaseException:
                 self.put_back(kept)
                 raise

@@ -552,6 +552,9 @@ class Comparison(_checks.OwnInit):
         >>> print(fr.Comparison.from_frame(events, arm="variant", reward="converted", support=(0, 1)))
         <Comparison(['a', 'b'], delta=0.05, exact): n_read=4>
         """
+        if isinstance(options.get("clusters"), str):
+            raise TypeError(f"clusters is {options['clusters']!r}; the column that holds the keys goes by cluster=, as "
+                            f"those of the arm and the reward go by arm= and reward=")
         labels = column(frame, arm, "arm")
         values = column(frame, reward, "reward")
         keys = None if cluster is None else column(frame, cluster, "cluster")

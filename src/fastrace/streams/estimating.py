@@ -468,6 +468,8 @@ def _use_elements(rule: Any, drawn: list[Any]) -> None:
 def _use(rule: Any, drawn: Any) -> None:
     """Give a batch to the rule; where one of them is refused, those before it are used, and the error has the rest."""
     before = rule.n_samples
+    if getattr(rule, "n_rows", None) is not None:       # the last batch may be longer than what is left of a population
+        drawn = drawn[: rule.n_rows - before]
     try:
         rule.update_many(drawn)
     except BaseException as error:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _progress
 from fastrace._base._docs import filled
+from fastrace._base._handed import handed_over
 from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
@@ -261,8 +262,9 @@ class StreamRace(RoundsInFlight):
         ValueError
             If the table has no rows, or a reward that would be used is nan or outside `support`. The race has then
             used all rounds before that one; so it has all completed rounds after an exception of the callable, or
-            Ctrl-C, and may go on. Also if a race that has used rounds is to begin a table in random order, or goes on
-            in another order or with another number of rows.
+            Ctrl-C, and may go on: the exception has the race as its attribute ``race``, and ``error.race.run(rewards)``
+            asks for no completed round again. Also if a race that has used rounds is to begin a table in random order,
+            or goes on in another order or with another number of rows.
 
         Warns
         -----
@@ -315,6 +317,10 @@ class StreamRace(RoundsInFlight):
                     until = min(last, part, max(doubt, used + most * race.n_arms))
                     race.run(source, most, shuffle, until)
                 race.run(source, most, shuffle, None if limit is None else last)
+            except BaseException as error:
+                handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
+                            function and self._paid())
+                raise
             finally:
                 if self._flight is not None:
                     self._flight.follow()
