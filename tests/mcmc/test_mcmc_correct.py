@@ -107,7 +107,9 @@ def test_what_is_wrong_is_told():
     for decision in ("race", "exact"):
         with pytest.warns(UserWarning, match="Pareto k of the weights of the draws is"):
             trace = mcmc.correct(drawn(about, (1, 400), 0), about, rare, 1, decision=decision)
-        assert any("Expand at the mean of the draws" in words for words in trace.warnings)
+        assert any("mcmc.compress(model, psi_hat=trace)" in words for words in trace.warnings)
+        middle = trace.draws.mean(axis=(0, 1))
+        np.testing.assert_allclose(mcmc.compress(rare, psi_hat=trace).psi_hat, middle, rtol=1e-12)
     model = mostly_ones(5000)
     about = model.reference()
     walk = np.zeros((2, 2000, 2))

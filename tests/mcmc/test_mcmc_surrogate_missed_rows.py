@@ -35,7 +35,7 @@ def test_a_kernel_says_what_its_pilots_chose():
     rng = np.random.default_rng(1)
     X = np.column_stack([np.ones(100), rng.standard_normal((100, 19))])
     walked = mcmc.SurrogateMetropolis(mcmc.GLM(X, np.arange(100) < 3, prior_sd=10.0))
-    assert walked.describe()["walks_along_rows"] == 64 and "groups_swept" not in walked.describe()
+    assert walked.describe()["walks"] == 64 and "groups_swept" not in walked.describe()
     trace = mcmc.sample(walked, n_draws=20, n_chains=2, n_tune=200, rng=1)
     assert trace.kernel["size"] == min(state.tuning.size for state in trace.states) < 1.0
     by_bounds = mcmc.SurrogateMetropolis(model, decision="poisson")

@@ -33,7 +33,7 @@ def test_walks_along_sites_are_their_twin(size, few, n_walked, monkeypatch):
     assert sites.effects[2] == 1.0 and sites.rows[codes == 0].all() and len(sites.walks) > 1
     assert (kernel._along is not None) == (kernel._scalings is not None) == few
     kernel._tilt, kernel._bend, kernel._along, kernel._stay = sites.tilt, sites.bend, sites.walks, sites.effects
-    kernel._swept, kernel._shifts, kernel._engines = (), None, []
+    kernel._swept, kernel._shifts, kernel._walks_a_step, kernel._engines = (), None, 0, []
     more = {"far": _surrogate_moves.FAR, "scalings": kernel._scalings, "n_walked": n_walked} if few else {}
     plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order, size)
 

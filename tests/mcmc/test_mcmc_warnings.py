@@ -316,18 +316,24 @@ def two_camps(share, n_groups=2, rows=30, **options):
     return model, codes, y
 
 
-def test_the_words_on_psi_hat_lead_from_draws_to_where_the_expansion_was():
+def test_a_trace_as_psi_hat_says_where_its_draws_are():
     """Draws hold a learned scale, psi_hat its logarithm: here .05, and -3."""
     rng = np.random.default_rng(3)
     x, codes = rng.normal(size=(600, 1)), rng.integers(0, 4, 600)
     model = mcmc.GLM(x, x[:, 0] + 0.05 * rng.standard_t(4.0, 600), "student-t", groups=codes)
     kernel = mcmc.SurrogateMetropolis(model)
     trace = mcmc.sample(kernel, n_draws=300, n_chains=2, rng=1)
-    words = _fit._psi_hat_words(kernel.model)
-    psi = eval(words.removeprefix("psi_hat="), {"kernel": kernel, "trace": trace})
-    assert -3.5 < psi[-1] < -2.5
-    assert kernel.compressed.distance(psi) < 2.0
-    assert mcmc.compress(model, psi).distance(kernel.compressed.psi_hat) < 2.0
+    again = mcmc.SurrogateMetropolis(model, psi_hat=trace)
+    assert -3.5 < again.compressed.psi_hat[-1] < -2.5
+    assert kernel.compressed.distance(again.compressed.psi_hat) < 2.0
+    middle = model.unconstrain(trace.draws)[..., : model.n_seen].mean(axis=(0, 1))
+    np.testing.assert_allclose(again.compressed.psi_hat, middle, rtol=1e-12)
+    np.testing.assert_array_equal(mcmc.compress(model, trace).psi_hat, again.compressed.psi_hat)
+    with pytest.raises(ValueError, match="the model that was sampled is needed"):
+        mcmc.compress(mcmc.GLM(x, x[:, 0] > 0.0, prior_sd=1.0), trace)
+    with pytest.raises(ValueError, match="psi_hat is a trace without draws"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mcmc.compress(model, mcmc.sample(kernel, n_draws=0, n_tune=0, n_chains=1))
 
 
 def test_another_mode_of_a_hierarchy_is_found_with_its_mass():
@@ -471,13 +477,42 @@ def test_hierarchies_that_are_improper_under_flat_priors_are_refused(also, separ
 
 
 def test_a_surrogate_that_misses_a_part_of_the_posterior():
+    """Words say so, and name a call; chains of that call are as they should be."""
     rng = np.random.default_rng(4)
     model = _hierarchy([np.ones(500), rng.normal(size=500)], rng.random(500) < 0.5)
-    bad = mcmc.SurrogateMetropolis(model, decision="exact", psi_hat=np.r_[3.0, -3.0, np.zeros(8)])
-    with pytest.warns(UserWarning, match="weights of draws from prior times expansion is"):
+    bad = mcmc.SurrogateMetropolis(model, decision="poisson", psi_hat=np.r_[3.0, -3.0, np.zeros(8)])
+    with pytest.warns(UserWarning, match="weights of draws from prior times expansion is") as caught:
         trace = mcmc.sample(bad, n_draws=150, n_chains=2, n_tune=0, rng=1, init=np.r_[np.full(10, 2.0), 1.0])
-    assert any("accepted less than 20%" in words for words in trace.warnings)
+    assert any("accepted less than 20%" in words and "hardly moved" in words for words in trace.warnings)
     assert any("began at one point" in words for words in trace.warnings)
+    call = "kernel = mcmc.SurrogateMetropolis(model, psi_hat=trace)"
+    assert sum(call in str(w.message) for w in caught) == 2
+    names = {"mcmc": mcmc, "model": model, "trace": mcmc.sample(mcmc.SurrogateMetropolis(model), rng=1)}
+    exec(call, names)
+    assert not mcmc.sample(names["kernel"], rng=1).warnings
+
+
+def test_sweeps_over_groups_miss_nothing_where_moves_of_all_effects_would():
+    """Prior times expansion has a Pareto k of .9 in all coordinates at once; chains go far in each by its own rows."""
+    rng = np.random.default_rng(1)
+    codes, x, effects = np.repeat(np.arange(500), 3), rng.normal(size=1500), rng.normal(size=500)
+    y = rng.random(1500) < special.expit(0.3 + 0.8 * x + effects[codes])
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(np.column_stack([np.ones(1500), x]), y, groups=codes))
+    assert kernel.describe()["groups_swept"] == 500
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trace = mcmc.sample(kernel, n_draws=300, rng=1)
+    assert trace.accepted.mean() < _fit._FITS
+    assert not [str(w.message) for w in caught if "Pareto" in str(w.message) or "accepted less" in str(w.message)]
+    points, beside = kernel.surrogate_draws(400, np.random.default_rng(0))
+    assert _fit.tail(kernel.model, kernel.reference, points, beside) > 0.7
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_refusals_are_spoken_of_where_other_moves_do_not_make_up_for_them(bad):
+    draws = np.random.default_rng(0).normal(size=(4, 1000, 2)) + bad * np.arange(4)[:, None, None]
+    found = diagnosis(of(draws, accepted=False), None, False, least_accepted=0.2, rests_on_proposals=False)
+    assert sum("accepted less than 20%" in words and "hardly moved" not in words for words in found) == bad
 
 
 def test_a_k_that_a_few_rows_make_is_looked_at_again_on_more(monkeypatch):

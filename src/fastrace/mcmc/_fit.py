@@ -17,6 +17,7 @@ from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._surrogate_moves import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import GLM, Model, Reference
+from fastrace.mcmc.trace import SAMPLE_AGAIN
 
 __all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "tail"]
 
@@ -55,25 +56,16 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
                 f"its tails are too short for independent proposals, and chains get stuck where it has no mass without "
                 f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
             )
-    proposed = getattr(kernel, "surrogate_draws", None)
-    if proposed is not None and accepted < _FITS:
-        points, beside = proposed(_DRAWS, np.random.default_rng(0))
+    if getattr(kernel, "rests_on_surrogate", False) and accepted < _FITS:
+        points, beside = kernel.surrogate_draws(_DRAWS, np.random.default_rng(0))
         k = tail(model, reference, points, beside)
         if not k < _pareto.MOST:
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
                 f"expansion misses a part of the posterior, where chains get stuck for long without R-hat showing it. "
-                f"Expand where the draws are, with {psi_hat_words(model)}, take a smaller size, or, if rows are few, "
-                f"NUTS on all of them"
+                f"{SAMPLE_AGAIN}, or, if rows are few, NUTS on all of them"
             )
     return out
-
-
-def psi_hat_words(model: Model) -> str:
-    """The argument that expands where draws of a kernel on a surrogate are: they hold scales, it their logarithms."""
-    if model.own_surrogate is not None:
-        return "psi_hat"
-    return "psi_hat=kernel.model.unconstrain(trace.draws.mean(axis=(0, 1)))[:kernel.model.n_seen]"
 
 
 def mode_words(model: Model, at: Array, share: float, given: str = "control_variate") -> str:

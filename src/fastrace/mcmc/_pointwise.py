@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.mcmc.compression import expansion_of
 from fastrace.mcmc.models.base import Model, _CompiledModel
@@ -65,30 +64,6 @@ def pointwise(model: Model, draws: Array) -> Array:
         theta[: len(some)] = some
         out[first : first + len(some), places] = source.read(rows, np.arange(len(some))).T + constants
     return out.reshape(*kept.shape[:2], model.n_rows)
-
-
-def moving(model: Any, trace: Any) -> Array:
-    """Draws of a trace in the coordinates in which chains of its model move.
-
-    Raises
-    ------
-    TypeError
-        If `model` is none.
-    ValueError
-        If the trace is of other parameters.
-    """
-    if not isinstance(model, Model):
-        raise TypeError(f"model is {_checks.shown(model)}; log_likelihood needs the model of the draws, a GLM or other "
-                        f"mcmc.Model")
-    of_trace: Any = getattr(model, "_of_trace", None)  # of a PyMC model, whose chains may move another form of it
-    if of_trace is not None:
-        return np.asarray(of_trace(trace), dtype=np.float64)
-    draws = np.asarray(trace.draws, dtype=np.float64)
-    if draws.shape[2:] != (model.dim,) or (trace.names and trace.names != model.natural_names):
-        raise ValueError(f"the trace has draws of shape {draws.shape[2:]}, of {', '.join(trace.names[:3])}, and the "
-                         f"model {counted(model.dim, 'parameter')}, {', '.join((model.natural_names or ())[:3])}; the "
-                         f"model that was sampled is needed")
-    return np.asarray(model.unconstrain(draws))
 
 
 def expanded_log_posterior(model: Model, draws: Array) -> Array | None:

@@ -19,9 +19,11 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
+from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
+from fastrace.results import Result
 
 __all__ = ["Compressed", "compress"]
 
@@ -150,16 +152,16 @@ class Compressed:
 
 
 @one_blas_thread()
-def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
+def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compressed:
     """Expand a model's log-likelihood to second order in what its rows see.
 
     Parameters
     ----------
     model : GLM, Softmax, FunctionModel or other Model
         It must give derivatives.
-    psi_hat : array_like of shape (n_seen,), optional
-        Where to expand, a learned scale as its logarithm: of a draw x of a `GLM`,
-        ``model.unconstrain(x)[:model.n_seen]``. By default near the posterior's bulk; see the notes.
+    psi_hat : Trace or array_like of shape (n_seen,), optional
+        Where to expand: a trace of the model, for the mean of what the rows see of its draws, or a point, a learned
+        scale as its logarithm. By default near the posterior's bulk; see the notes.
 
     Returns
     -------
@@ -200,7 +202,7 @@ def compress(model: Model, psi_hat: ArrayLike | None = None) -> Compressed:
                          "SurrogateMetropolis(model) makes its own")
     prior = prior_of(model)
     if psi_hat is not None:
-        point = _checks.floats(psi_hat, "psi_hat")
+        point = mean_seen(model, psi_hat) if isinstance(psi_hat, Result) else _checks.floats(psi_hat, "psi_hat")
         if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
             raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
         parts = expansion_of(model, point)

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 _INDEPENDENT = 0.3      # effective draws a draw, below which proposals are not independent
 _LEAST = 0.2            # share of proposals accepted
+_EXPAND_AGAIN = "Expand where these draws are, with mcmc.compress(model, psi_hat=trace), and sample that again"
 _FAR = 6.0              # standard deviations from the expansion, beyond which a scale is no logarithm
 _WIDER = 1.5            # times as wide as they should be, or as narrow, that draws are not by chance,
 _FOR_WIDTHS = 400       # if there are so many
@@ -292,15 +293,14 @@ def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str
     if math.isnan(k):
         out.append(f"Pareto k needs {_pareto.LEAST} draws, and {counted(proposed[..., 0].size, 'draw')} came: nothing "
                    f"says how good the surrogate is")
-    logs = " at the logarithm of a scale" if getattr(model, "learns_scale", False) else ""
     if k > _pareto.MOST:
         out.append(f"Pareto k of the weights of the draws is {k:.2g}, above {_pareto.MOST}: the surrogate misses a "
-                   f"part of the posterior, and the chain gets stuck there. Expand at the mean of the draws, with "
-                   f"compress(model, psi_hat){logs}, and sample again, or run mcmc.sample")
+                   f"part of the posterior, and the chain gets stuck there. {_EXPAND_AGAIN}, or run mcmc.sample")
     before = replace(trace, chains=tuple(replace(steps, draws=own) for steps, own in
                                          zip(trace.chains, proposed, strict=True)))
     share = float(before.ess().min()) / (trace.n_chains * trace.n_draws)
     if trace.n_draws >= 100 and share < _INDEPENDENT:
         out.append(f"the draws of the surrogate have {share:.2g} effective draws a draw: thin them by about "
                    f"{math.ceil(1.0 / share)}, since the chain takes them for independent")
-    return out + list(diagnosis(trace, None, False, "", _LEAST))
+    advice = f"the surrogate is far from the posterior there. {_EXPAND_AGAIN}, or run mcmc.sample"
+    return out + list(diagnosis(trace, None, False, "", _LEAST, refusal_advice=advice))

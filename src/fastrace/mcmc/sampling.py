@@ -26,7 +26,7 @@ from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
 from fastrace.mcmc._fingerprint import differences, fingerprint
-from fastrace.mcmc._fit import fit_problems, psi_hat_words
+from fastrace.mcmc._fit import fit_problems
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._choice import kernel_for
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
@@ -34,7 +34,7 @@ from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
-from fastrace.mcmc.trace import Trace, diagnosis, far_chains
+from fastrace.mcmc.trace import EXPAND_AGAIN, Trace, diagnosis, far_chains
 
 __all__ = ["sample"]
 
@@ -268,12 +268,13 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
                            getattr(kernel, "refusal_advice", ""), moving,
-                           kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None)
+                           kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None,
+                           getattr(kernel, "rests_on_surrogate", True))
         if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
             shared = kernel._shared_density()
             if shared is not None:
                 places, center, factor = shared
-                found += far_chains(trace.draws[:, :, places], center, factor, expand=psi_hat_words(kernel.model))
+                found += far_chains(trace.draws[:, :, places], center, factor, expand=EXPAND_AGAIN)
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         beyond = getattr(kernel, "_beyond", None)

@@ -15,7 +15,8 @@ from scipy import special, stats
 
 from fastrace._base._checks import reals, shown
 from fastrace._base._words import counted
-from fastrace.mcmc._pointwise import expanded_log_posterior, moving, pointwise
+from fastrace.mcmc._moving import moving
+from fastrace.mcmc._pointwise import expanded_log_posterior, pointwise
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import STATISTICS, Steps
@@ -31,6 +32,8 @@ _REFUSING = 0.1  # share of proposals accepted
 _MOST = 0.5  # share of steps that read all rows
 _LARGEST = 1e100  # draw, whose square a float holds with room
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
+EXPAND_AGAIN = "kernel = mcmc.SurrogateMetropolis(model, psi_hat=trace)"
+SAMPLE_AGAIN = f"Sample again with {EXPAND_AGAIN}, which expands where these draws are, or with smaller moves, size=0.3"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,9 @@ def entry_name(name: str, place: Sequence[Any]) -> str:
 @dataclass(frozen=True, eq=False)
 class Trace(Result):
     """Draws of several chains, and what each step took.
+
+    ``print(trace)`` is the summary: mean, standard deviation, effective sample size and R-hat of the first coordinates.
+    ``trace.to_frame()`` has a row for each of all.
 
     Attributes
     ----------
@@ -330,7 +336,8 @@ class Trace(Result):
         width = max(12, *(len(names[j]) for j in order))
         rows: list[Any] = [[f"{names[j]:>{width}}", *(column.cell(j) for column in columns)] for j in order]
         if len(names) > _SHOWN:
-            rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}")
+            rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}; "
+                        f"to_frame() has all")
         return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
     def _notes(self) -> list[str]:
@@ -537,7 +544,7 @@ def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
     refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-    judged: dict[str, NDArray[np.float64]] | None = None,
+    judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True,
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -548,6 +555,8 @@ def diagnosis(
     `refusal_advice` is what to do about refused proposals, where a kernel has no size and no other proposal.
     `unconstrained` brings draws to the coordinates of `reference`, where they are in others.
     `judged` takes the place of the coordinates for R-hat and effective sizes, by name, shape (n_chains, n_draws).
+    `rests_on_proposals` says whether a chain that refuses most proposals stands still: not where it has other moves
+    for all coordinates. Then refusals are spoken of only where R-hat or effective sizes are bad.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -559,20 +568,20 @@ def diagnosis(
             f"miss the rest: give starts of their own, init of shape {(trace.n_chains, *trace.draws.shape[2:])}, or "
             f"leave init out where the kernel has starts"
         )
-    if n >= _LEAST:
-        out += _disagreement(names, values, exchange_advice)
+    slow = _disagreement(names, values, exchange_advice) if n >= _LEAST else []
     if n >= _ENOUGH:
-        out += _too_few_effective(names, values, refusal_advice)
+        slow += _too_few_effective(names, values, refusal_advice)
+    out += slow
     if n >= _ENOUGH and real:
         accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
-        if accepted.min() < least:
+        if accepted.min() < least and (slow or rests_on_proposals):
             out.append(
                 f"{_chains(accepted < least)} accepted less than {least:.0%} of the proposals (the worst "
-                f"{accepted.min():.2%}) and hardly moved: "
-                + (refusal_advice or "tune for longer, take a smaller size, or another proposal"
-                   if least_accepted is None else
-                   "the surrogate is far from the posterior there. Expand at the mean of the draws, take smaller "
-                   "moves, or a kernel on all rows")
+                f"{accepted.min():.2%}){' and hardly moved' if rests_on_proposals else ''}: "
+                + (refusal_advice or ("tune for longer, take a smaller size, or another proposal"
+                                      if least_accepted is None else
+                                      f"the surrogate is far from the posterior there. {SAMPLE_AGAIN}, or a kernel on "
+                                      f"all rows"))
             )
     if full_pass_advice and n >= _ENOUGH:
         share = trace.full_pass.mean(axis=1)

@@ -123,6 +123,15 @@ class DecidedByRows(OnSurrogate, Racing):
         """Whether sweeps over groups, or random walks decided by all rows, follow each step."""
         return self.decision == "exact" and (self._along is not None or bool(self._swept))
 
+    @property
+    def rests_on_surrogate(self) -> bool:
+        """Whether a chain may get stuck where the surrogate has too little mass.
+
+        Not where groups are swept: then effects move by the rows of their group, from a prior that reaches wherever
+        these do, and all else given the effects, by steps that the surrogate has no say in.
+        """
+        return not self._swept
+
     def _mend_refusals(self) -> None:
         """Where decisions by all rows refuse most moves: sweeps over groups, or walks along the worst of few rows.
 
@@ -130,20 +139,24 @@ class DecidedByRows(OnSurrogate, Racing):
         normal factors.
         """
         model: Any = self.model
-        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled or self._swept:
+        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled:
             return
-        grouped = bool(model.factors) and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW
+        swept = bool(self._swept)
+        grouped = swept or (bool(model.factors) and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW)
         if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)
         state, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
         moved = steps.accepted
         refused = moved.mean() <= REFUSED
-        if grouped and not refused:  # a chain of some effects a group may move well and stand still for long at times
+        if grouped and not (refused or swept):  # a chain of some effects a group may move well and stand still for long
             more = min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) - PILOT_OF_FEW
             moved = np.concatenate([moved, self.run(rng, state, more)[1].accepted])
             refused = _mean_run(moved) > LASTS
         self._engines = []
+        if swept:
+            self._walks_a_step = int(not refused and self._along is not None and len(self._along) == self._n_shared)
+            return
         if not refused:
             return
         if grouped:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fastrace._models._arrow import Arrow
+from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner
@@ -21,8 +22,9 @@ from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, traje
 from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
-from fastrace.mcmc.models._unseen import unseen_directions
+from fastrace.mcmc.models._unseen import DEPENDENT, unseen_directions
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
+from fastrace.results import Result
 
 Array = NDArray[np.float64]
 
@@ -64,6 +66,7 @@ class OnSurrogate(RowKernel):
     _tilt: Array | None = None  # of the surrogate's gradient, while a chain moves
     _stay: Array | None = None  # effects of groups that have directions of their own, or are swept
     _along: Array | None = None  # directions of random walks
+    _walks_a_step = 0  # at most, along these; 0: as many as read no more than some thousand rows
     _scalings: Array | None = None  # of scales together with their effects
     _bend: Arrow | None = None  # of its curvature
     _lengths: Array | None = None  # of the rows, and
@@ -82,7 +85,7 @@ class OnSurrogate(RowKernel):
             if isinstance(psi_hat, Compressed):
                 raise ValueError("the rows see a map of the model's parameters, so that a Compressed is not of these; "
                                  "give the point psi_hat, what the rows see, or leave it out")
-            return self.model.own_surrogate(psi_hat)
+            return self.model.own_surrogate(mean_seen(self.model, psi_hat) if isinstance(psi_hat, Result) else psi_hat)
         if isinstance(psi_hat, Compressed):
             require_of(psi_hat, self.model)
             return psi_hat
@@ -214,11 +217,13 @@ class OnSurrogate(RowKernel):
         """Sweeps over groups, and random walks of rows that no sweep moves, where rows are few."""
         if not self._scaled:
             self._sweep_groups()
-            self._along = None if sites is None else sites.walks[sites.alone]
+            if sites is not None:
+                self._along = np.concatenate([self._along, sites.walks[sites.alone]])
 
     def _sweep_groups(self) -> None:
-        """Effects move group by group, and scales and intercepts together with effects."""
+        """Effects move group by group, and all else given them: scales and intercepts together with effects too."""
         model: Any = self.model
+        self._along = self._walks_of_shared()
         self._shifts, self._scalings = self._shifts_of_coefficients(), self._scalings_of_effects()
         counts = [np.bincount(f.codes, minlength=f.n_groups) for f in model.factors]
         self._swept = tuple((k, np.flatnonzero(own)) for k, own in enumerate(counts))
@@ -234,7 +239,25 @@ class OnSurrogate(RowKernel):
     @property
     def _n_walked(self) -> int | None:
         """Directions that a step walks along; None: all."""
-        return max(2, READ // self.model.n_rows) if self._few_rows else None
+        return self._walks_a_step or max(2, READ // self.model.n_rows) if self._few_rows else None
+
+    @property
+    def _n_shared(self) -> int:
+        """Coefficients of a model with groups, and its scale if it learns one, which rows see too."""
+        return int(self.model.n_columns + self.model.learns_scale)  # type: ignore[attr-defined]
+
+    def _walks_of_shared(self) -> Array:
+        """Steps of coefficients and a learned scale given the effects, along the axes of what is then their covariance.
+
+        Where the rows refuse moves of all effects at once, nothing else would move these.
+        """
+        model, metric = self.model, self.compressed.metric()
+        units = np.zeros((self._n_shared, model.n_seen))
+        units[np.arange(len(units)), np.arange(-model.learns_scale, len(units) - model.learns_scale)] = 1.0  # type: ignore[attr-defined]
+        unscaled = 1.0 / np.sqrt(np.array([unit @ metric.times(unit) for unit in units]))
+        units *= unscaled[:, None]
+        values, vectors = np.linalg.eigh(units @ np.array([metric.times(unit) for unit in units]).T)
+        return np.asarray((STEP / np.sqrt(np.maximum(values, DEPENDENT * values[-1])) * vectors).T @ units)
 
     def _shifts_of_coefficients(self) -> Array:
         """Steps of a coefficient against the effects of all groups, where no row sees it: only the prior holds them."""

@@ -23,6 +23,7 @@ from fastrace.mcmc.kernels._trajectories import unstable_share
 from fastrace.mcmc.models.model import GLM, Model
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
+from fastrace.results import Result
 
 Array = NDArray[np.float64]
 
@@ -70,9 +71,9 @@ class SurrogateMetropolis(DecidedByRows):
         Moves on the surrogate between two decisions.
     size : float, default 1.0
         Of a move at the start, above 0. 1 is a whole one; tuning makes it smaller where too many are refused.
-    psi_hat : array_like of shape (n_seen,) or Compressed, optional
-        Where to expand, or the expansion; by default `compress` finds it. A learned scale is its logarithm here, and
-        itself in draws: of a draw x, this is ``kernel.model.unconstrain(x)[:kernel.model.n_seen]``.
+    psi_hat : Trace, Compressed or array_like of shape (n_seen,), optional
+        Where to expand: a trace of the model, for the mean of what the rows see of its draws; the expansion itself; or
+        a point, a learned scale as its logarithm. By default `compress` finds it.
     delta, bound, first_look, growth, access, student, skewness_guard
         Of the race, as in `RacingMetropolis`.
     full_pass_at : float, default 0.5
@@ -150,15 +151,17 @@ class SurrogateMetropolis(DecidedByRows):
     effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far as the
     scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once more, each
     scale moves together with its effects, and a coefficient against the effects of all groups where no row sees it: an
-    intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group. In three
-    moves in four of the others the effects stay as they are, standardised given all else. With several factors, there
-    is a sweep over each. A row with a flat side in a group of several has a walk of its own. Half of the walks are
-    longer, by up to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step, each step
-    makes as many as do not, at least two, along directions drawn at random.
+    intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
+    Coefficients and a learned scale also walk given all effects, along axes of what is then their covariance: along as
+    many a step as read 4096 rows, two at least, or one where that pilot accepts more than 40 moves. In three moves in
+    four of the others the effects stay as they are, standardised given all else. With several factors, there is a sweep
+    over each. A row with a flat side in a group of several has a walk of its own. Half of the walks are longer, by up
+    to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step, each step makes as many as
+    do not, at least two, along directions drawn at random.
 
-    ``describe()`` and ``Trace.kernel`` say what was chosen: "groups_swept", "walks_along_rows", "tilted", the share of
-    moves that do without a factor of their own, "share_given_effects", by how much bounds were widened,
-    "bounds_widened", and how many "rows_always_read" races read; each where there is such.
+    ``describe()`` and ``Trace.kernel`` say what was chosen: "groups_swept", "walks", the number of directions of walks,
+    "tilted", the share of moves that do without a factor of their own, "share_given_effects", by how much bounds were
+    widened, "bounds_widened", and how many "rows_always_read" races read; each where there is such.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -202,7 +205,7 @@ class SurrogateMetropolis(DecidedByRows):
         *,
         n_inner: int = 1,
         size: float = 1.0,
-        psi_hat: ArrayLike | Compressed | None = None,
+        psi_hat: ArrayLike | Compressed | Result | None = None,
         delta: float = 0.05,
         bound: str = "normal",
         first_look: int | None = None,
@@ -234,7 +237,7 @@ class SurrogateMetropolis(DecidedByRows):
         self.set_up_seconds = time.perf_counter() - began
 
     @one_blas_thread()
-    def _set_up(self, inner: str, psi_hat: ArrayLike | Compressed | None, race: tuple[Any, ...]) -> None:
+    def _set_up(self, inner: str, psi_hat: ArrayLike | Compressed | Result | None, race: tuple[Any, ...]) -> None:
         """Expand the rows, find where the surrogate is, and choose how to move and to decide."""
         decision = self.decision
         stage("expanding the likelihood")
@@ -322,7 +325,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self._swept:
             own["groups_swept"] = sum(len(groups) for _, groups in self._swept)
         if self._along is not None and len(self._along):
-            own["walks_along_rows"] = len(self._along)
+            own["walks"] = len(self._along)
         if self._tilt is not None:
             own["tilted"] = True
         if self._fixed_share:
