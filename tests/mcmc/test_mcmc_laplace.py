@@ -250,6 +250,8 @@ def test_hierarchies_whose_weights_are_not_equal_agree_with_a_chain():
     assert (np.abs(flat.mean(axis=(0, 1)) - answer.mean[:n]) < 6.0 * error).all()
     with pytest.raises(ValueError, match="not normal given its hyperparameters"):
         mcmc.laplace(mcmc.GLM(x, y, groups=codes, prior=mcmc.Laplace(0.0, 1.0)))
+    with pytest.raises(ValueError, match=r"a learned scale makes it so: give scale, or run mcmc.sample\(model\)"):
+        mcmc.laplace(mcmc.GLM(x, x[:, 0] + rng.normal(size=400), "gaussian", groups=codes))
 
 
 def test_a_learned_scale_is_itself_without_hyperparameters_too():

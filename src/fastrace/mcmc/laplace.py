@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
@@ -177,6 +178,7 @@ class LaplaceResult(Result):
 
 
 @one_blas_thread()
+@names_meant
 def laplace(
     model: Model, n_draws: int = 4000, rng: _checks.RngLike = None, *, df: float | str = "auto"
 ) -> LaplaceResult:
@@ -204,7 +206,9 @@ def laplace(
     Raises
     ------
     ValueError
-        If the model has no derivatives, its posterior is improper or has no mode, or an argument is out of range.
+        If the model has no derivatives, its posterior is improper or has no mode, or an argument is out of range. If
+        its prior has hyperparameters, and is not normal given them: as with groups and a learned scale, or a
+        `Laplace` prior. Then a chain is needed.
 
     Warns
     -----
@@ -282,8 +286,9 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> tuple[_Weighted, 
     kernel = SurrogateMetropolis(model, decision="exact")
     compressed = kernel.compressed
     if not compressed.prior.normal:
-        raise ValueError("the prior is not normal given its hyperparameters, so that prior times expansion has no "
-                         "draws without a chain: use mcmc.sample(mcmc.SurrogateMetropolis(model))")
+        learned = "; a learned scale makes it so: give scale, or " if compressed.prior.given[3] is not None else ": "
+        raise ValueError(f"the prior is not normal given its hyperparameters, so that prior times expansion has no "
+                         f"draws without a chain{learned}run mcmc.sample(model)")
     draws, beside = kernel._drawn(_THIN * (n + _ARRIVING), _THIN * _ARRIVING, _THIN, rng)
     seen = draws[:, : model.n_seen]
     left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen] + beside
@@ -375,5 +380,5 @@ def _answer(
         problems.append(f"only {best.ess:.0f} of {n} draws are effective: means and deviations are rough; give a "
                         f"larger n_draws, or run mcmc.sample")
     for words in problems:
-        warnings.warn(words, stacklevel=4)
+        warnings.warn(words, stacklevel=5)
     return answer if not problems else replace(answer, warnings=tuple(problems))

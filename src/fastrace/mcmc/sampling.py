@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks, _files
+from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread, words_on_threads
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
@@ -46,6 +47,7 @@ Callback = Callable[[int, Steps], object]
 
 
 @one_blas_thread()
+@names_meant
 def sample(
     kernel: Kernel | Model | MixtureOf,
     init: Any = None,
@@ -226,7 +228,7 @@ def sample(
     told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
     try:
         for words in filter(None, told):
-            warnings.warn(words, stacklevel=3)
+            warnings.warn(words, stacklevel=4)
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]
         raise

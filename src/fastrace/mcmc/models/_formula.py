@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._arguments import MEANT
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import Groups, row_numbers
 from fastrace.mcmc.models._design import Design, Scope, Term, designed
@@ -40,8 +41,7 @@ _OPTIONS = {  # of bambi, and what to do here
     "center_predictors": "the prior of the intercept is that of centred columns, unless prior={'Intercept': ...} is "
                          "given",
 }
-_OF_CHAINS = {"draws": "n_draws", "tune": "n_tune", "chains": "n_chains", "cores": "threads", "random_seed": "rng"} | {
-    name: name for name in ("init", "n_draws", "n_tune", "n_chains", "threads", "progress", "rng", "checkpoint")}
+_OF_CHAINS = ("init", "n_draws", "n_tune", "n_chains", "threads", "progress", "rng", "checkpoint")
 _SCALES = {"sigma": "gaussian, student-t", "alpha": "gamma, negative-binomial, where it is 1 / dispersion"}
 
 
@@ -54,9 +54,9 @@ def refuse_options(family: Any, options: Mapping[str, Any]) -> None:
             raise TypeError(f"{name}= is an option of bambi, not of GLM.from_formula: {_OPTIONS[name]}")
         if name in ("X", "y", "names"):
             raise TypeError(f"{name} was given, and the formula says it: leave it out")
-        if name in _OF_CHAINS:
+        if MEANT.get(name, name) in _OF_CHAINS:
             raise TypeError(f"{name}= is an option of chains, not of a model: call mcmc.sample(model, "
-                            f"{_OF_CHAINS[name]}=...)")
+                            f"{MEANT.get(name, name)}=...)")
 
 
 def arguments_of(

@@ -133,7 +133,8 @@ def at_the_means(means: Array, intercept: int, prior: Normal, own: Normal) -> Qu
     """
     unit, width, wide = np.eye(len(means))[intercept], float(prior.sd), float(own.sd)  # type: ignore[arg-type]
     return QuadraticPart(np.outer(means, means) / width**2 - np.outer(unit, unit) / wide**2,
-                         prior.mean * means / width**2 - own.mean * unit / wide**2)
+                         prior.mean * means / width**2 - own.mean * unit / wide**2,
+                         ((intercept, float(prior.mean / means[intercept]), width / abs(float(means[intercept]))),))
 
 
 def layout_of(source: GLMSource, columns: Sequence[str], learns_scale: bool) -> Layout:
@@ -276,7 +277,8 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
     some = [part for part in parts.values() if part is not None]
     if not some:
         return None
-    return QuadraticPart(np.sum([p.precision for p in some], axis=0), np.sum([p.shift for p in some], axis=0))
+    return QuadraticPart(np.sum([p.precision for p in some], axis=0), np.sum([p.shift for p in some], axis=0),
+                         tuple(own for p in some for own in p.centred))
 
 
 def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Scale], LKJ]:

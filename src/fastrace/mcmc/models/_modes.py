@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class QuadraticPart:
 
     precision: Array
     shift: Array
+    centred: tuple[tuple[int, float, float], ...] = ()  # intercepts of centred columns: place, mean and deviation
+    _computed: ClassVar[tuple[str, ...]] = ("centred",)
 
     def expansion(self, at: Array) -> Parts:
         """Value, gradient and Hessian at a point that has further parameters too."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks, _frames
+from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
 from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
 from fastrace._models.grouping import Factor, as_groups
@@ -21,6 +22,7 @@ from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of, normals_of_columns
+from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._variables import glm_variables
 from fastrace.mcmc.models.base import LogPrior
 from fastrace.mcmc.models.priors import Scale
@@ -147,6 +149,7 @@ class GLM(GLMRows):
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
     _computed = (*GLMRows._computed, "_terms", "_doubts")
 
+    @names_meant
     def __init__(
         self,
         X: ArrayLike,
@@ -351,6 +354,9 @@ class GLM(GLMRows):
         groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}{_several(f)}" for f in self.factors)
         return (f"GLM({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}{groups}, "
                 f"family={self._glm.family!r})")
+
+    def __str__(self) -> str:
+        return with_priors(self)
 
     @property
     def natural_names(self) -> tuple[str, ...] | None:

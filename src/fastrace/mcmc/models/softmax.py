@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, hstack
 
 from fastrace._base import _checks, _frames
+from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
 from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
@@ -27,6 +28,7 @@ from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._joint import Effects, Layout, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
+from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
 from fastrace.mcmc.models.priors import HalfNormal, Scale
@@ -117,6 +119,7 @@ class Softmax(_CompiledModel):
     array([ 1. ,  0.5, -1. ,  0.5])
     """
 
+    @names_meant
     def __init__(
         self,
         X: ArrayLike,
@@ -269,6 +272,9 @@ class Softmax(_CompiledModel):
         own = self.n_columns - sum(len(levels) for _, levels in self._factors)
         groups = "".join(f", {counted(len(levels), 'group')} of {name!r}" for name, levels in self._factors)
         return (f"Softmax({counted(self.n_rows, 'row')}, {counted(own, 'column')}{groups}, {self.n_classes} classes)")
+
+    def __str__(self) -> str:
+        return with_priors(self)
 
     _factors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names with levels; of models saved before there were any
     _scales: tuple[Scale, ...] = ()  # priors of the standard deviations of their effects

@@ -1,0 +1,63 @@
+"""What a user reads who does not know our words: arguments by other names, and the priors of a printed model."""
+
+import numpy as np
+import pytest
+
+from fastrace import mcmc
+from fastrace._base._arguments import MEANT, names_meant
+
+
+def made():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(300), rng.normal(3.0, 2.0, size=300)])
+    return X, rng.random(300) < 0.5, rng.integers(0, 10, 300)
+
+
+def test_arguments_by_the_names_of_other_libraries_are_told_apart():
+    X, y, codes = made()
+    model = mcmc.GLM(X, y, prior_sd=1.0)
+    for call, said in ((lambda: mcmc.sample(model, draws=5), r"^sample\(\) .* 'draws': n_draws= is meant$"),
+                       (lambda: mcmc.sample(model, tune=5), r"'tune': n_tune= is meant$"),
+                       (lambda: mcmc.sample(model, random_seed=5), "'random_seed': rng= is meant$"),
+                       (lambda: mcmc.sample(model, target=0.9), "'target'; it has kernel, init, n_draws"),
+                       (lambda: mcmc.laplace(model, seed=5), "'seed': rng= is meant$"),
+                       (lambda: mcmc.GLM(X, y, group=codes), r"^GLM\(\) .* 'group': groups= is meant$"),
+                       (lambda: mcmc.GLM(X, y, priors=None), "'priors': prior= is meant$"),
+                       (lambda: mcmc.Softmax(X, y, draws=5), r"^Softmax\(\) .* 'draws'; it has X, y, n_classes")):
+        with pytest.raises(TypeError, match=said):
+            call()
+
+
+def test_words_that_are_meant_are_arguments_somewhere():
+    """And no word leads away from an argument of the same name."""
+    @names_meant
+    def door(n_draws, n_tune, n_chains, threads, rng, progress, init, offset, weights, scale, df):
+        return n_draws
+
+    assert door(*range(11)) == 0
+    for word, meant in MEANT.items():
+        with pytest.raises(TypeError, match=f"{word!r}: {meant}= is meant"):
+            door(**{word: 1})
+
+
+def test_a_printed_model_shows_its_priors():
+    X, y, codes = made()
+    sd = X[:, 1].std()
+    assert str(mcmc.GLM(X, y)).splitlines()[1:] == ["  x0, x1 ~ flat"]
+    assert str(mcmc.GLM(X, y, prior_sd=[1.0, np.inf])).splitlines()[1:] == ["  x0 ~ Normal(0, 1)", "  x1 ~ flat"]
+    groups = mcmc.Groups(codes, slopes=[1], name="g")
+    model = mcmc.GLM(X, X[:, 1], "gaussian", groups=groups, scale_prior=mcmc.Exponential(2.0),
+                     prior={"x1": mcmc.StudentT(3.0, 0.0, 0.5)}, group_prior=mcmc.HalfCauchy(0.25))
+    assert repr(model) == str(model).splitlines()[0]
+    assert str(model).splitlines()[1:] == [
+        f"  x0 ~ Normal({X[:, 1].mean():.4g}, {2.5 * sd:.4g}), of centred columns", "  x1 ~ StudentT(3, 0, 0.5)",
+        "  scale ~ Exponential(2)", "  sd(1|g), sd(x1|g) ~ HalfCauchy(0.25)", "  correlation(1,x1|g) ~ LKJ(2)"]
+    wide = np.column_stack([X, X[:, 1] ** 2, X[:, 1] ** 3])
+    model = mcmc.GLM(wide, y, prior=mcmc.Horseshoe(1.0))
+    assert "  x1, x2, x3 ~ Horseshoe" in str(model) and "  local_scale(x1), local_scale(x2)" in str(model)
+    model = mcmc.GLM(X, y, groups=codes, prior=[mcmc.Normal(0.0, mcmc.HalfNormal(2.0)),
+                                                mcmc.LogDensity(lambda theta: (0.0, np.zeros_like(theta)))])
+    assert str(model).splitlines()[2:] == ["  x1 ~ Normal(0, sd(coefficients))", "  sd(coefficients) ~ HalfNormal(2)",
+                                           "  sd(1|group) ~ HalfNormal(2.5)", "  and a log density of your own"]
+    text = str(mcmc.Softmax(X, np.arange(300) % 3, groups=codes))
+    assert "  x1[1], x1[2] ~ Normal(0, " in text and "(10 in all) ~ Normal(0, sd(1|group)[2])" in text
