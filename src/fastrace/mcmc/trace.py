@@ -31,6 +31,7 @@ _ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance ar
 _REFUSING = 0.1  # share of proposals accepted
 _MOST = 0.5  # share of steps that read all rows
 _LARGEST = 1e100  # draw, whose square a float holds with room
+_LONGER = "Give mcmc.sample a larger n_draws and n_tune, or look at trace.plot()"
 _FAR = 6.0  # standard deviations beyond sqrt(dim)
 EXPAND_AGAIN = "kernel = mcmc.SurrogateMetropolis(model, psi_hat=trace)"
 SAMPLE_AGAIN = f"Sample again with {EXPAND_AGAIN}, which expands where these draws are, or with smaller moves, size=0.3"
@@ -650,7 +651,7 @@ def _disagreement(names: Sequence[str], values: NDArray[Any], exchange_advice: s
     return [
         f"R-hat of {names[worst]} is {rhat[worst]:.4f}, and that of {int(bad.sum())} of {len(rhat)} "
         f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
-        f"the posterior's. {exchange_advice or 'Run longer, tune for longer, or look at trace.plot()'}"
+        f"the posterior's. {exchange_advice or _LONGER}"
     ]
 
 
@@ -664,10 +665,11 @@ def _too_few_effective(names: Sequence[str], values: NDArray[Any], refusal_advic
     if not ess.size or ess.min() >= needed:
         return []
     worst = int(np.argmin(ess))
+    other = "" if refusal_advice else ", take a kernel with another proposal, or write the model in other parameters"
     return [
         f"the effective sample size of {names[worst]} is {ess[worst]:.0f} in {n_chains} x {n} "
-        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: run longer"
-        + ("" if refusal_advice else ", or take another proposal or other parameters")
+        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: give "
+        f"mcmc.sample a larger n_draws{other}"
     ]
 
 

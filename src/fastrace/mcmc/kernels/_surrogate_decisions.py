@@ -18,7 +18,7 @@ from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
-from fastrace.mcmc.models._unseen import orthonormal, unseen_directions
+from fastrace.mcmc.models._unseen import orthonormal
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -100,8 +100,7 @@ class DecidedByRows(OnSurrogate, Racing):
         """
         hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
         if bounded and isinstance(self.model, GLM):
-            ways = unseen_directions(self.model._glm.X, self.model.factors, self.model.n_seen)
-            self._unseen = orthonormal(ways, self.compressed.metric())
+            self._unseen = orthonormal(self._unseen_ways(), self.compressed.metric())
         root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
         if (bounded and not crossed and not self._in_blocks) or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()

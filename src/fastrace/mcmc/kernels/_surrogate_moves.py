@@ -69,6 +69,7 @@ class OnSurrogate(RowKernel):
     _walks_a_step = 0  # at most, along these; 0: as many as read no more than some thousand rows
     _scalings: Array | None = None  # of scales together with their effects
     _bend: Arrow | None = None  # of its curvature
+    _ways: Array | None = None  # that no row sees, and
     _lengths: Array | None = None  # of the rows, and
     _flat: NDArray[np.intp] | None = None  # effects with a flat side, while a kernel is made
     _fixed_share = 0.0  # of moves without a factor of their own
@@ -259,10 +260,16 @@ class OnSurrogate(RowKernel):
         values, vectors = np.linalg.eigh(units @ np.array([metric.times(unit) for unit in units]).T)
         return np.asarray((STEP / np.sqrt(np.maximum(values, DEPENDENT * values[-1])) * vectors).T @ units)
 
+    def _unseen_ways(self) -> Array:
+        """Steps that no row of a `GLM` sees."""
+        model: Any = self.model
+        if self._ways is None:
+            self._ways = unseen_directions(model._glm.X, model.factors, model.n_seen)
+        return self._ways
+
     def _shifts_of_coefficients(self) -> Array:
         """Steps of a coefficient against the effects of all groups, where no row sees it: only the prior holds them."""
-        model: Any = self.model
-        metric, ways = self.compressed.metric(), unseen_directions(model._glm.X, model.factors, model.n_seen)
+        metric, ways = self.compressed.metric(), self._unseen_ways()
         return np.reshape([STEP / math.sqrt(float(way @ metric.times(way))) * way for way in ways], ways.shape)
 
     def _scalings_of_effects(self) -> Array:

@@ -266,7 +266,7 @@ class SurrogateMetropolis(DecidedByRows):
         if self.decision == "race":
             self._race_by(*race)
         self._mend_refusals()
-        self._lengths = self._flat = None
+        self._ways = self._lengths = self._flat = None
 
     def _move_by_trajectories(self, decision: str) -> None:
         """Hamiltonian moves in place of the nested normal, on the expansion itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,9 @@ from fastrace.mcmc.models.priors import (
     StudentT,
 )
 
-__all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "constrained", "joint_prior", "layout_of",
-           "moments_of", "normals_of_columns", "scales_of_effects", "unconstrained", "without_densities"]
+__all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "check_group_names", "constrained", "joint_prior",
+           "layout_of", "moments_of", "normals_of_columns", "scales_of_effects", "unconstrained",
+           "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -319,10 +320,11 @@ def _group_prior(layout: Layout, effects: Effects, given: Any) -> tuple[list[Sca
     return sds, correlation
 
 
-def _check_group_names(layout: Layout, given: Any) -> None:
-    names = {effects.name for effects in layout.factors}
+def check_group_names(factors: Iterable[str], given: Any, parts: frozenset[str] = frozenset()) -> None:
+    """Refuse a `group_prior` that names other factors, but for a dict of `parts`, or that comes without a factor."""
+    names = set(factors)
     odd = [name for name in given if name not in names] if isinstance(given, Mapping) else []
-    if odd and not set(given) <= {"sd", "correlation"}:
+    if odd and not set(given) <= parts:
         raise ValueError(f"group_prior names {', '.join(map(repr, odd))}; the factors are "
                          f"{', '.join(map(repr, sorted(names))) or 'none'}")
     if given is not None and not names:
@@ -341,7 +343,7 @@ def joint_prior(
     part = _coefficient_priors(builder, prior)
     hyper = [name for pool in builder.pool_names for name in pool]
     factors = []
-    _check_group_names(layout, group_prior)
+    check_group_names((effects.name for effects in layout.factors), group_prior, frozenset({"sd", "correlation"}))
     for effects in layout.factors:
         sds, correlation = _group_prior(layout, effects, group_prior)
         hyper += [f"sd({term}|{effects.name})" for term in effects.terms]

@@ -26,7 +26,7 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
-from fastrace.mcmc.models._joint import Effects, Layout, layout_of, normals_of_columns
+from fastrace.mcmc.models._joint import Effects, Layout, check_group_names, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._variables import softmax_variables
@@ -173,9 +173,8 @@ class Softmax(_CompiledModel):
         if columns is None:
             columns = tuple(f"x{k}" for k in range(own))
         self._factors = tuple((factor.name, factor.levels) for factor in factors)
-        self._scales = tuple(_scale_of(factor.name, self._factors, group_prior) for factor in factors)
-        if group_prior is not None and not factors:
-            raise ValueError("group_prior was given, and the model has no groups: leave it out, or give groups")
+        check_group_names((factor.name for factor in factors), group_prior)
+        self._scales = tuple(_scale_of(factor.name, group_prior) for factor in factors)
         columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         if factors and prior is None and log_prior is None:
@@ -347,13 +346,9 @@ def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
     return csr_array(hstack([csr_array(table), *groups], format="csr"), dtype=np.float64)
 
 
-def _scale_of(name: str, factors: Sequence[tuple[str, Any]], given: Any) -> Scale:
+def _scale_of(name: str, given: Any) -> Scale:
     """The prior of the standard deviations of a factor's effects."""
     if isinstance(given, Mapping):
-        known = [other for other, _ in factors]
-        odd = [key for key in given if key not in known]
-        if odd:
-            raise ValueError(f"group_prior names {odd[0]!r}; the factors are {', '.join(map(repr, known))}")
         given = given.get(name)
     given = _EFFECTS if given is None else given
     if not isinstance(given, Scale):

@@ -315,9 +315,10 @@ class PyMCModel(Expansions):
                 why = str(error).removeprefix(_UNRECOGNISED)
         switched = moved is not None and self._row_form() is not self
         if self._glm is not None:
-            rows = f"compiled code, as {self._family} regression; the terms agree with PyMC's at random points"
+            agree = "; the terms agree with PyMC's at random points" if moved is None else ""
+            rows = f"compiled code, as {self._family} regression{agree}"
         elif moved is not None and switched:
-            rows = f"compiled code, as {moved._glm.family} regression; the terms agree with PyMC's at random points"
+            rows = f"compiled code, as {moved._glm.family} regression"
         elif moved is not None:
             rows = "PyTensor, one call for each set of rows, in kernels other than SurrogateMetropolis"
         elif self._seen_glm is not None and self._through is None:
