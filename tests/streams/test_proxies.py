@@ -240,3 +240,17 @@ def test_a_damaged_state_is_refused():
             rebuild(version, cls, known, damaged)
     before = rebuild(version, cls, known, (sums[:5], *state[1:]))       # as saved without the sum of squares
     assert before.adjust([0.5], rows=[20]) == proxy.adjust([0.5], rows=[20])
+
+
+@pytest.mark.parametrize(("low", "n_rows", "epsilon"), [(1000.0, 3000, 0.01), (100.0, 1000, 1e-9), (1e6, 50, 1e-9)])
+@pytest.mark.parametrize("options", [{}, {"outside": "clip"}])
+def test_supports_far_from_0_do_not_let_rounding_count(low, n_rows, epsilon, options):
+    """Rewards lay a rounding error beyond what the rule was told: they were refused, or clipped to the support."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, 2, n_rows).astype(float)
+        scores, y = np.where(rng.random(n_rows) < 0.3, y, rng.integers(0, 2, n_rows)), y + low
+        found = fr.estimate_mean(y, epsilon=epsilon, support=(low, low + 1.0), accuracy="absolute", proxy=scores,
+                                 rng=seed, **options)
+        assert found.interval[0] - 1e-9 <= y.mean() <= found.interval[1] + 1e-9
+        assert found.stopped_by == ("epsilon" if epsilon == 0.01 else "exact")

@@ -172,8 +172,10 @@ class Proxy(_checks.OwnInit):
         self.coefficient = 0.0
         self.n_rewards = 0
         self._next = AT_FIRST
-        # Of q = score - mean, q q, rewards y, q y, adjusted rewards, (y - low)^2
+        # Of q = score - mean, q q, rewards y, q y, adjusted rewards, y y. Rewards count from the low end of their support,
+        # or else rounding of their sums, over the few rows that are left, would show.
         self._sums = [0.0] * 6
+        self._told: tuple[float, float] | None = None       # between what a rule expects the next adjusted rewards
 
     def adjust(self, rewards: ArrayLike, *, rows: ArrayLike | None = None, scores: ArrayLike | None = None) -> Float:
         """Return the rewards less what the proxy says of them, in order.
@@ -200,16 +202,18 @@ class Proxy(_checks.OwnInit):
         """
         y, q, chosen = self._checked(rewards, rows, scores)
         found = np.empty(y.size)
-        low, high = self.support
+        base = self._support[0]
         before = list(self._sums), self.coefficient, self.n_rewards, self._next
         try:
             for k, (reward, score) in enumerate(zip(y.tolist(), q.tolist(), strict=True)):
                 if self.n_rewards >= self._next:
                     self._learn()
-                moved = reward - self.coefficient * score + self._shift(self.coefficient)
+                low, high = self._told or self.support          # beyond which there is rounding alone
+                above = reward - base
+                moved = base + (above - self.coefficient * score + self._shift(self.coefficient))
                 moved = min(max(moved, low), high)
-                above = reward - self._support[0]
-                for place, part in enumerate((score, score * score, reward, score * reward, moved, above * above)):
+                parts = score, score * score, above, score * above, moved - base, above * above
+                for place, part in enumerate(parts):
                     self._sums[place] += part
                 self.n_rewards += 1
                 found[k] = moved
@@ -229,7 +233,7 @@ class Proxy(_checks.OwnInit):
     def _learn(self, rule: Any = None) -> None:
         """Take the coefficient of the rewards so far, or the part of it that is best for a rule."""
         self._next = self.n_rewards + max(1, self.n_rewards // GROWTH)
-        first, square, total, both, _moved, _above = self._sums
+        first, square, total, both, _moved, _of_rewards = self._sums
         n = float(self.n_rewards)
         varies = square - first * first / n
         if not varies > 1e-12 * square:
@@ -245,7 +249,8 @@ class Proxy(_checks.OwnInit):
         """Learn if it is time, tell the rule between what the next rewards lie, and return how many that is true of."""
         if self.n_rewards >= self._next:
             self._learn(rule)
-        rule._reach(*self._reach(self.coefficient, self._shift(self.coefficient)))
+        self._told = self._reach(self.coefficient, self._shift(self.coefficient))
+        rule._reach(*self._told)
         return self._next - self.n_rewards
 
     def _reach(self, coefficient: float, shift: float) -> tuple[float, float]:
@@ -255,11 +260,10 @@ class Proxy(_checks.OwnInit):
 
     def _spread(self, coefficient: float) -> float:
         """Sum of squared distances from their mean of the rewards so far, had this been their coefficient."""
-        first, square, total, both, _moved, above = self._sums
+        first, square, total, both, _moved, of_rewards = self._sums
         n = self.n_rewards
-        total_above = total - n * self._support[0]
         of_scores, of_both = square - first * first / n, both - first * total / n
-        found = above - total_above * total_above / n - coefficient * (2.0 * of_both - coefficient * of_scores)
+        found = of_rewards - total * total / n - coefficient * (2.0 * of_both - coefficient * of_scores)
         return max(found, 0.0)
 
     def _best_part(self, rule: Any, coefficient: float) -> float:
@@ -269,7 +273,7 @@ class Proxy(_checks.OwnInit):
         """
         (low, high), n, rows = self._support, self.n_rewards, float(self.n_rows or 0)
         span, cap = high - low, rule.arguments["cap"]
-        mean = ((self._sums[2] - n * low) / span + 0.5) / (n + 1.0)
+        mean = (self._sums[2] / span + 0.5) / (n + 1.0)
         wanted = rule.epsilon * (1.0 if rule.criterion == "absolute" else abs(low + span * mean)) / span
         wanted = max(wanted, 1e-9) * rows / (rows - n)
 
@@ -338,7 +342,8 @@ def _rebuild(cls: type[Proxy], known: dict[str, Any], state: tuple[Any, ...]) ->
     following = _checks.integer(following, "the next look", AT_FIRST, "it is a number of rewards")
     sums = [float(part) for part in sums]
     if len(sums) == 5:                  # as saved before; no rule that asks for the sixth goes with it
-        sums.append(0.0)
+        low = proxy._support[0]
+        sums = [*sums[:2], sums[2] - n_rewards * low, sums[3] - sums[0] * low, sums[4] - n_rewards * low, 0.0]
     if not (len(sums) == 6 and all(math.isfinite(part) for part in sums) and 0.0 <= coefficient <= proxy._most
             and (proxy.n_rows is None or len(seen) == n_rewards)):
         raise ValueError("its sums or its coefficient cannot be right")
@@ -382,16 +387,21 @@ def feed(
             if np.shape(drawn) != rows.shape:
                 raise ValueError(f"rewards(rows) returned shape {np.shape(drawn)}; {counted(rows.size, 'reward')}, one "
                                  f"per row, of shape ({rows.size},) is needed")
+            drawn = _checks.as_array(drawn, "rewards")
             try:
-                _used(rule, proxy, drawn, rows)
+                proxy._checked(drawn, rows, None)
             except ValueError as error:
                 good = getattr(error, "index", 0)
-                _used(rule, proxy, np.array(drawn)[:good], rows[:good])
+                _used(rule, proxy, drawn[:good], rows[:good])
                 if not rule.done:           # or else it needed no more
                     raise
+            else:
+                _used(rule, proxy, drawn, rows)
             ahead = ahead[rows.size :]
             report(rule, False)
     finally:
+        if narrow(rule, proxy):
+            rule._reach(*proxy._support)        # what it is given by hand later is not adjusted
         ahead = ahead[~proxy._seen[ahead]]
         if ahead.size or hasattr(proxy, "_ahead"):
             proxy._ahead = ahead  # type: ignore[attr-defined]
@@ -403,9 +413,7 @@ def narrow(rule: Any, proxy: Proxy) -> bool:
 
 
 def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
-    """Adjust rewards and give them to the rule, both or neither; nothing if one of them is refused."""
-    drawn = _checks.as_array(drawn, "rewards")
-    proxy._checked(drawn, rows, None)
+    """Adjust rewards, which have been looked at, and give them to the rule, both or neither."""
     while rows.size and not rule.done:
         count = proxy._begin_piece(rule) if narrow(rule, proxy) else rows.size
         start, moved = rule.n_samples, np.empty(0)
@@ -416,6 +424,8 @@ def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
             if not rule.done:
                 rule.update_many(moved[rule.n_samples - start :])
             raise
+        finally:
+            proxy._told = None
         drawn, rows = drawn[count:], rows[count:]
 
 
