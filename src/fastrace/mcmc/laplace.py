@@ -380,5 +380,5 @@ def _answer(
         problems.append(f"only {best.ess:.0f} of {n} draws are effective: means and deviations are rough; give a "
                         f"larger n_draws, or run mcmc.sample")
     for words in problems:
-        warnings.warn(words, stacklevel=5)
+        warnings.warn(words, stacklevel=_checks.users_level())
     return answer if not problems else replace(answer, warnings=tuple(problems))

@@ -228,7 +228,7 @@ def sample(
     told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
     try:
         for words in filter(None, told):
-            warnings.warn(words, stacklevel=4)
+            warnings.warn(words, stacklevel=_checks.users_level())
     except Warning as error:  # where warnings are errors
         error.trace = trace  # type: ignore[attr-defined]
         raise

@@ -46,7 +46,8 @@ def model_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if twin is None:
         return columns
     warnings.warn(
-        f"more than one column is named {twin!r}: go by the numbers of the columns, or give names", stacklevel=3
+        f"more than one column is named {twin!r}: go by the numbers of the columns, or give names",
+        stacklevel=_checks.users_level(),
     )
     return None
 

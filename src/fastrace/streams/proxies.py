@@ -172,8 +172,8 @@ class Proxy(_checks.OwnInit):
         self.coefficient = 0.0
         self.n_rewards = 0
         self._next = AT_FIRST
-        # Of q = score - mean, q q, rewards y, q y, adjusted rewards, y y. Rewards count from the low end of their support,
-        # or else rounding of their sums, over the few rows that are left, would show.
+        # Of q = score - mean, q q, rewards y, q y, adjusted rewards, y y. Rewards count from the low end of their
+        # support, or else rounding of their sums, over the few rows that are left, would show.
         self._sums = [0.0] * 6
         self._told: tuple[float, float] | None = None       # between what a rule expects the next adjusted rewards
 
