@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from dataclasses import replace
 
 os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
@@ -139,8 +140,8 @@ def test_lines_show_progress_where_standard_error_is_a_pipe(capsys):
     err = capsys.readouterr().err
     begun = "choosing a kernel", "  0.0 s: setting up SurrogateMetropolis", "  0.0 s: expanding the likelihood"
     assert tuple(err.splitlines()[:3]) == begun and " s: setting up PoissonMinibatchMetropolis\n" in err
-    assert " s: a short pilot of it\n" in err and " s: a longer pilot of " in err
-    assert "\nchoosing a kernel: " in err and "\nchecking the draws: " in err
+    assert re.search(r" s: a short pilot of it\n( .* s: a longer pilot of \w+\n)+choosing a kernel: ", err)
+    assert "\nchecking the draws: " in err
     assert "sampling 1100/1100" in err
     np.testing.assert_array_equal(plain.draws, shown.draws)
     mcmc.SurrogateMetropolis(model)

@@ -183,8 +183,9 @@ def test_errors_of_a_users_function_reach_the_user_unchanged():
     def broken(arms, rows):
         raise ValueError("no such table")
 
-    with pytest.raises(ValueError, match="^no such table"):
+    with pytest.raises(ValueError) as raised:       # `match` would see the notes that were added too
         fr.race(broken, n_arms=2, n_rows=100)
+    assert str(raised.value) == "no such table"
 
 
 def test_result_may_be_asked_for_in_another_thread_while_the_race_runs(rng):
