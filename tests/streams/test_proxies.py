@@ -102,7 +102,7 @@ def test_bets_that_know_the_support_of_each_reward_equal_the_twin(law, epsilon):
     ends = rules.running(rules.target_odds(adjusted[:60], 0.1, lambda mean: epsilon, lambda mean: epsilon, n_rows=100,
                                            reach=reach))
     for t, wanted in enumerate(ends):
-        proxies._used(rule, proxy, y[[t]], order[[t]])
+        proxies._used(rule, proxy, *proxy._checked(y[[t]], order[[t]], None))
         assert proxy.coefficient == pytest.approx(used[t], abs=1e-9)
         if rule.stopped:
             assert rule.estimate == pytest.approx(np.mean(wanted), abs=1e-9)

@@ -175,7 +175,7 @@ class Proxy(_checks.OwnInit):
         # Of q = score - mean, q q, rewards y, q y, adjusted rewards, y y. Rewards count from the low end of their
         # support, or else rounding of their sums, over the few rows that are left, would show.
         self._sums = [0.0] * 6
-        self._told: tuple[float, float] | None = None       # between what a rule expects the next adjusted rewards
+        self._told: tuple[float, float] | None = None       # the range that a rule expects of adjusted rewards
 
     def adjust(self, rewards: ArrayLike, *, rows: ArrayLike | None = None, scores: ArrayLike | None = None) -> Float:
         """Return the rewards less what the proxy says of them, in order.
@@ -200,7 +200,10 @@ class Proxy(_checks.OwnInit):
             If a reward or score is nan or outside its support, or a row is repeated or unknown; nothing is changed
             then.
         """
-        y, q, chosen = self._checked(rewards, rows, scores)
+        return self._adjusted(*self._checked(rewards, rows, scores))
+
+    def _adjusted(self, y: Float, q: Float, chosen: NDArray[np.intp] | None) -> Float:
+        """The same of what `_checked` returned."""
         found = np.empty(y.size)
         base = self._support[0]
         before = list(self._sums), self.coefficient, self.n_rewards, self._next
@@ -246,7 +249,7 @@ class Proxy(_checks.OwnInit):
             self.coefficient = found
 
     def _begin_piece(self, rule: Any) -> int:
-        """Learn if it is time, tell the rule between what the next rewards lie, and return how many that is true of."""
+        """Learn if it is time, tell the rule the range of the next adjusted rewards, and return how many have it."""
         if self.n_rewards >= self._next:
             self._learn(rule)
         self._told = self._reach(self.coefficient, self._shift(self.coefficient))
@@ -254,7 +257,7 @@ class Proxy(_checks.OwnInit):
         return self._next - self.n_rewards
 
     def _reach(self, coefficient: float, shift: float) -> tuple[float, float]:
-        """Between what rewards lie that are adjusted by this coefficient."""
+        """The range of rewards that are adjusted by this coefficient."""
         (low, high), (least, most) = self._support, self._range
         return low - coefficient * (most - self._mean) + shift, high - coefficient * (least - self._mean) + shift
 
@@ -389,14 +392,14 @@ def feed(
                                  f"per row, of shape ({rows.size},) is needed")
             drawn = _checks.as_array(drawn, "rewards")
             try:
-                proxy._checked(drawn, rows, None)
+                checked = proxy._checked(drawn, rows, None)
             except ValueError as error:
                 good = getattr(error, "index", 0)
-                _used(rule, proxy, drawn[:good], rows[:good])
+                _used(rule, proxy, *proxy._checked(drawn[:good], rows[:good], None))
                 if not rule.done:           # or else it needed no more
                     raise
             else:
-                _used(rule, proxy, drawn, rows)
+                _used(rule, proxy, *checked)
             ahead = ahead[rows.size :]
             report(rule, False)
     finally:
@@ -408,17 +411,17 @@ def feed(
 
 
 def narrow(rule: Any, proxy: Proxy) -> bool:
-    """Whether a rule has the support of the rewards, and is told between what each adjusted one lies."""
+    """Whether a rule has the support of the rewards themselves, and is told the range of each adjusted one."""
     return bool(rule._knows_reach()) and tuple(rule.support) == proxy._support
 
 
-def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
-    """Adjust rewards, which have been looked at, and give them to the rule, both or neither."""
-    while rows.size and not rule.done:
-        count = proxy._begin_piece(rule) if narrow(rule, proxy) else rows.size
+def _used(rule: Any, proxy: Proxy, y: Float, q: Float, chosen: NDArray[np.intp] | None) -> None:
+    """Adjust what `Proxy._checked` returned and give it to the rule, both or neither."""
+    while y.size and not rule.done:
+        count = proxy._begin_piece(rule) if narrow(rule, proxy) else y.size
         start, moved = rule.n_samples, np.empty(0)
         try:
-            moved = proxy.adjust(drawn[:count], rows=rows[:count])
+            moved = proxy._adjusted(y[:count], q[:count], None if chosen is None else chosen[:count])
             rule.update_many(moved)
         except BaseException:           # Ctrl-C between the two, or within a large batch
             if not rule.done:
@@ -426,7 +429,7 @@ def _used(rule: Any, proxy: Proxy, drawn: Any, rows: NDArray[np.int64]) -> None:
             raise
         finally:
             proxy._told = None
-        drawn, rows = drawn[count:], rows[count:]
+        y, q, chosen = y[count:], q[count:], None if chosen is None else chosen[count:]
 
 
 def _vector(values: ArrayLike, name: str) -> Float:
