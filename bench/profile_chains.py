@@ -96,8 +96,6 @@ def profiled(kernel: Any, state: Any, rng: np.random.Generator) -> tuple[list[An
         if line.strip() and not line.startswith("#"):
             part = part_of(line)
             shares[part] = shares.get(part, 0.0) + float(line.split("%")[0])
-    if os.environ.get("SHOW"):
-        print("\n".join(report.splitlines()[:40]), file=sys.stderr)
     return parts, spent, shares
 
 
