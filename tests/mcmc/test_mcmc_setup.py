@@ -232,6 +232,39 @@ def test_nearly_collinear_columns_are_refused_where_no_kernel_is_named_too():
     assert trace.draws[..., 1].std() > 1.0 and not trace.warnings
 
 
+@pytest.mark.parametrize("offset", [1e7, 1e8, 1e9, 1e10, 1e12])
+@pytest.mark.parametrize("family", ["logistic", "gaussian"])
+@pytest.mark.parametrize("groups", [None, "clinic"])
+def test_columns_far_from_zero_are_refused_by_name_under_weak_priors_too(offset, family, groups):
+    """At 1e8 it was a random walk or a LinAlgError, and with groups at 1e10 slopes of 0 without a word."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, 400))
+    y = x + rng.normal(size=400) if family == "gaussian" else rng.random(400) < 1.0 / (1.0 + np.exp(-x))
+    given = {"groups": {"clinic": rng.integers(0, 5, 400)}} if groups else {}
+
+    def make(level):
+        X = {"one": np.ones(400), "year": level + x, "z": z}
+        return mcmc.GLM(X, y, family, prior="weak", **given)
+
+    for refused in (mcmc.sample, mcmc.compress):
+        with pytest.raises(ValueError, match="'one', 'year'.*collinear"):
+            refused(make(offset))
+    if groups:
+        with pytest.raises(ValueError, match="'one', 'year'.*Centre and scale the columns"):
+            mcmc.compress(make(offset), np.array(mcmc.compress(make(0.0)).psi_hat))
+    near, far = (mcmc.compress(make(level)) for level in (0.0, 1e5))
+    np.testing.assert_allclose(near.psi_hat[1:3], far.psi_hat[1:3], atol=1e-3)
+
+
+def test_collinear_columns_under_proper_priors_are_taken():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    X, codes = np.column_stack([np.ones(500), x, x]), rng.integers(0, 5, 500)
+    compressed = mcmc.compress(mcmc.GLM(X, x + rng.normal(size=500), "gaussian", groups=codes, prior_sd=10.0))
+    assert compressed.psi_hat[1] + compressed.psi_hat[2] == pytest.approx(1.0, abs=0.2)
+    assert np.sqrt(np.linalg.inv(compressed.metric().to_dense())[1, 1]) == pytest.approx(10.0 / np.sqrt(2.0), rel=0.01)
+
+
 def test_a_number_of_draws_in_the_place_of_starts_is_told():
     model = mcmc.GLM(columns(100)[0], np.arange(100) % 3 > 0, prior_sd=2.0)
     with pytest.raises(ValueError, match=r"init has shape \(\).*for a number of draws write n_draws=2000"):

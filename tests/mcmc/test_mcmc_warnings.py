@@ -581,3 +581,21 @@ def test_chains_of_a_surrogate_far_from_where_it_is_expanded(grouped):
     start = [50.0, -50.0] + grouped * 4 * [0.0] + [1.0] + grouped * [1.0]
     told = " | ".join(words_of(kernel, start, n_draws=20, n_chains=2, n_tune=0))
     assert "chains 0, 1 stayed far" in told and "psi_hat=trace" in told
+
+
+def test_effects_of_a_thousand_that_are_right_are_not_far():
+    """The expansion's estimate of their deviation was 0, by which the intercept lay 1e4 deviations away."""
+    rng = np.random.default_rng(1)
+    codes, x = rng.integers(0, 2, 200), rng.normal(size=200)
+    model = mcmc.GLM(np.column_stack([np.ones(200), x]), rng.poisson(np.exp(12.0), 200), "poisson", groups=codes)
+    kernel = mcmc.SurrogateMetropolis(model)
+    assert not any("stayed far" in words for words in words_of(kernel, n_draws=400, n_chains=2))
+    codes = np.arange(200) % 6
+    y = np.where(codes % 2, 1000.0, -1000.0) + x + rng.normal(size=200)
+    for prior in (None, mcmc.HalfNormal(1.0), mcmc.HalfNormal(1e4)):
+        model = mcmc.GLM(np.column_stack([np.ones(200), x]), y, "gaussian", groups=codes, group_prior=prior)
+        kernel = mcmc.SurrogateMetropolis(model, size=0.3)
+        assert not any("stayed far" in words for words in words_of(kernel, n_draws=300, n_chains=2))
+    start = [2e4, 1.0] + 6 * [0.0] + [1.0, 1.0]
+    told = " | ".join(words_of(kernel, start, n_draws=20, n_chains=2, n_tune=0))
+    assert "chains 0, 1 stayed far" in told

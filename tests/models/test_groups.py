@@ -153,6 +153,38 @@ def test_prior_sd_is_the_prior_of_columns_and_effects_are_pooled_all_the_same(ma
         make(X, y, g, prior_sd=-1.0)
 
 
+@pytest.mark.parametrize("given, said", [
+    ({"prior_mean": [1.0, 2.0]}, r"prior_mean is .*prior_sd infinite.*prior=\{'x0': mcmc.Normal\(1, 1.0\)\}"),
+    ({"prior_mean": [0.0, 2.0]}, r"prior=\{'x1': mcmc.Normal\(2, 1.0\)\}"),
+    ({"prior_mean": 1.0}, "prior_mean is .*prior_sd infinite"),
+    ({"prior_sd": True}, "prior_sd is True; numbers are needed"),
+    ({"prior_sd": [True, False]}, r"prior_sd is \[True, False\]; numbers are needed"),
+    ({"prior_sd": [1.0, 2.0, 3.0]}, r"prior_sd has shape \(3,\); a number or shape \(2,\), of the 2 columns, .*"),
+    ({"prior_mean": [1.0, 2.0], "prior_sd": np.ones(7)}, r"prior_mean has shape \(2,\) beside \(7,\) of the other"),
+    ({"prior_sd": [1.0, -2.0]}, "positive standard deviations are needed"),
+    ({"prior_mean": [1.0, math.nan], "prior_sd": 2.0}, "finite means and positive"),
+    ({"prior_sd": "2"}, "prior_sd has dtype"),
+])
+def test_numbers_for_priors_beside_groups_are_told_in_right_words(given, said):
+    X, g = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 5
+    with pytest.raises((ValueError, TypeError), match=said):
+        mcmc.GLM(X, np.arange(60) % 2, groups={"g": g}, **given)
+
+
+def test_an_array_of_infinite_deviations_is_flat_and_infinity_alone_is_weak():
+    X, g = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 5
+    for more in ({}, {"family": "gaussian"}):
+        flat = mcmc.GLM(X, np.arange(60) % 2, groups={"g": g}, prior_sd=[math.inf, math.inf], **more)
+        assert "  x0, x1 ~ flat" in str(flat).splitlines() and "sd(1|g)" in flat.names
+        for weak in ({"prior_sd": math.inf}, {"prior_mean": [0.0, 0.0]}):
+            assert str(mcmc.GLM(X, np.arange(60) % 2, groups={"g": g}, **weak, **more)) == str(
+                mcmc.GLM(X, np.arange(60) % 2, groups={"g": g}, **more))
+    scaled = mcmc.GLM(X, X[:, 0] + np.arange(60) % 2, "gaussian", prior_sd=[math.inf] * 3)
+    assert str(scaled).splitlines()[1:] == ["  x0, x1, log(scale) ~ flat"]
+    with pytest.raises(ValueError, match="prior_mean is"):
+        mcmc.GLM(X, X[:, 0] + np.arange(60) % 2, "gaussian", prior_mean=[1.0, 0.0, 0.0])
+
+
 # Names and codes
 
 

@@ -21,7 +21,7 @@ from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc.kernels._nested_normal import layout_of
-from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called
+from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called, require_precision
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 from fastrace.results import Result
 
@@ -206,6 +206,7 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
         if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
             raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
         parts = expansion_of(model, point)
+        _require_precision(model, prior, parts, _Scales(prior))
         bent = _bent(parts[2], model.prior_part)
         return _compressed(model, prior, point, parts, _Scales(prior).about(point, bent))
     if prior.n_hyper == 0 and not prior.given[2]:
@@ -222,11 +223,13 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
     try:
         point, parts, scales = _empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), start, scales)
     except NoModeError:
+        _require_precision(model, prior, expansion_of(model, start), scales, exactly=False)
         model._explain_no_mode()
         raise
     if model.prior_part is not None:
         parts = expansion_of(model, point)
     _require_proper(model, prior, point, parts, scales)
+    _require_precision(model, prior, parts, scales)
     return _compressed(model, prior, point, parts, scales.precision())
 
 
@@ -272,6 +275,25 @@ def _with_part(part: QuadraticPart | None, parts: Parts, psi: Array) -> Parts:
         return parts
     value, slope, _ = part.expansion(psi)
     return parts[0] + value, parts[1] + slope, _bent(parts[2], part)
+
+
+def _require_precision(
+    model: Model, prior: JointPrior, parts: Parts, scales: _Scales, exactly: bool = True
+) -> None:
+    """Refuse columns so nearly collinear that the sums over rows, in double precision, cannot tell them apart.
+
+    What is computed of their coefficients would be rounding, without a sign of it where priors are proper. `exactly`
+    says whether columns that are collinear are refused too, where priors are so wide that they do not help.
+    """
+    p = len(prior.given[0])
+    if prior.given[4]:
+        return
+
+    def moved(step: Array) -> float:
+        return math.inf if exactly else model._moved(np.append(step, np.zeros(prior.n_seen - p)))
+
+    curvature = _bent(parts[2], model.prior_part).dense[:p, :p] + np.diag(scales.precision()[:p])
+    require_precision(curvature, moved, model.names, "or give them narrower priors")
 
 
 def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: _Scales) -> None:

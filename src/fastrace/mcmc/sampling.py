@@ -35,7 +35,7 @@ from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined
-from fastrace.mcmc.trace import EXPAND_AGAIN, Trace, diagnosis, far_chains
+from fastrace.mcmc.trace import EXPAND_AGAIN, Trace, diagnosis, far_words
 
 __all__ = ["sample"]
 
@@ -273,10 +273,9 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
                            kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None,
                            getattr(kernel, "rests_on_surrogate", True))
         if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
-            shared = kernel._shared_density()
-            if shared is not None:
-                places, center, factor = shared
-                found += far_chains(trace.draws[:, :, places], center, factor, expand=EXPAND_AGAIN)
+            apart = kernel._distances(trace.draws)
+            if apart is not None:
+                found += far_words(*apart, EXPAND_AGAIN)
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         beyond = getattr(kernel, "_beyond", None)

@@ -599,17 +599,21 @@ def diagnosis(
 def far_chains(
     draws: NDArray[Any], center: NDArray[np.float64], factor: NDArray[np.float64],
     unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-    expand: str = "control_variate=trace.draws.mean(axis=(0, 1))",
 ) -> list[str]:
-    """Words on chains, of shape (n_chains, n_draws, d), that stayed far from a normal density, if some did.
-
-    `expand` is how to expand where the draws are.
-    """
+    """Words on chains, of shape (n_chains, n_draws, d), that stayed far from a normal density, if some did."""
     thinned = draws[:, :: max(1, draws.shape[1] // 1000)]
     thinned = thinned if unconstrained is None else unconstrained(thinned)
     z = np.linalg.solve(factor, (thinned - center).reshape(-1, draws.shape[2]).T)
-    apart = np.median(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), axis=1)
-    limit = math.sqrt(draws.shape[2]) + _FAR
+    return far_words(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), draws.shape[2],
+                     "control_variate=trace.draws.mean(axis=(0, 1))")
+
+
+def far_words(distances: NDArray[np.float64], dim: int, expand: str) -> list[str]:
+    """The same of distances of draws, shape (n_chains, n), in `dim` dimensions.
+
+    `expand` is how to expand where the draws are.
+    """
+    apart, limit = np.median(distances, axis=1), math.sqrt(dim) + _FAR
     if not apart.max() > limit:
         return []
     return [

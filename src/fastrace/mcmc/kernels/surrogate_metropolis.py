@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import phase, stage
+from fastrace._models._arrow import ArrowFactor
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._chain import Chain
+from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, checked_share
 from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
@@ -34,6 +37,7 @@ LEAST = 0.05  # of a move's size
 _UNSTABLE = 0.01  # share of draws in parts too narrow for the step, from which on more is likely to be missed
 _LEAST_OF_NECKS = 5  # parameters; of fewer the step itself is near its limit, at draws of smooth densities too
 _WAY_OUT = "write effects with a learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows"
+_JUDGED = 25  # draws of a chain whose distance from the surrogate is computed
 CHECK = 10  # steps without a decision between two looks at the posterior of where they lead; a window has a multiple
 
 
@@ -352,20 +356,34 @@ class SurrogateMetropolis(DecidedByRows):
     def _state_at(self, theta: Array) -> ChainState:
         return ChainState(np.array(theta, dtype=np.float64), np.empty(0), None, self._untuned())
 
-    def _shared_density(self) -> tuple[NDArray[np.intp], Array, Array] | None:
-        """Places of coefficients of a `GLM`, and the center and factor of the normal density that they are expected of.
+    def _distances(self, draws: Array) -> tuple[Array, int] | None:
+        """How far coefficients of a `GLM` are from where the surrogate has them, and how many of them are judged.
 
-        None if there are none whose prior is normal or flat: what is known of others depends on scales, as effects do.
+        Distances are in standard deviations given the hyperparameters of each draw, of some draws of each chain: where
+        effects are extreme, what is known of an intercept depends on their scale. None if there are no coefficients
+        with a normal or flat prior.
         """
         if not isinstance(self.model, GLM):
             return None
-        priors = self.compressed.prior.given[0][: self.model.n_columns]
+        own, prior = self.compressed, self.compressed.prior
+        priors = prior.given[0][: self.model.n_columns]
         places = np.array([j for j, c in enumerate(priors) if c[0] in ("normal", "flat") and c[4] < 0], dtype=np.intp)
         if not len(places):
             return None
-        covariance = self.compressed.factor().block_covariances()[0][np.ix_(places, places)]
-        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-        return places, np.array(self.compressed.psi_hat)[places], factor
+        some = self._unconstrained(draws[:, :: max(1, draws.shape[1] // _JUDGED)])
+        quadratic, layout = own.quadratic, layout_of(prior)
+        factor = ArrowFactor(quadratic.curvature, layout)
+        slope = quadratic.evaluate(own.psi_hat)[1]
+        out = np.zeros(some.shape[:2])
+        for at in np.ndindex(out.shape):
+            mean, precision = prior.conditional_of(some[at][own.n_seen :])
+            with suppress(np.linalg.LinAlgError):  # where it is not curved downwards, no density is expected
+                factor.factor(precision)
+                middle = own.psi_hat + factor.solve(slope - factor.prior_times(precision, own.psi_hat - mean))
+                covariance = factor.block_covariances()[0][np.ix_(places, places)]
+                step = some[at][places] - middle[places]
+                out[at] = math.sqrt(max(0.0, float(step @ np.linalg.solve(covariance, step))))
+        return out, len(places)
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""

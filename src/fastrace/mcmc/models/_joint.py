@@ -29,7 +29,7 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "check_group_names", "constrained", "joint_prior",
-           "layout_of", "moments_of", "normals_of_columns", "scales_of_effects", "unconstrained",
+           "layout_of", "moments_of", "normals_of_columns", "refuse_means_alone", "scales_of_effects", "unconstrained",
            "without_densities"]
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ class Layout:
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
-        return self.spreads[j] <= 1e-12 * abs(self.means[j])
+        return self.spreads[j] <= 1e-14 * abs(self.means[j])
 
     def weak(self, j: int) -> Normal:
         """Normal, with a standard deviation of 2.5 times the noise over the spread of the column."""
@@ -457,18 +457,52 @@ def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
     return out
 
 
-def normals_of_columns(columns: Sequence[str], mean: ArrayLike, sd: ArrayLike) -> dict[str, Normal] | None:
-    """The priors of columns by name that `prior_mean` and `prior_sd` say beside groups.
+def normals_of_columns(columns: Sequence[str], n_all: int, mean: ArrayLike, sd: ArrayLike) -> dict[str, Normal] | None:
+    """The priors of columns by name that `prior_mean` and `prior_sd` say beside groups; none where they say nothing.
 
-    None where these say nothing, are arrays of all parameters, or are not what they should be, which `Model` tells.
+    None where these are arrays of all `n_all` parameters, or no numbers, which `Model` tells.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, numbers are no means and standard deviations, or there are means alone.
     """
-    given = [np.asarray(_checks.as_array(value, name)) for value, name in ((mean, "prior_mean"), (sd, "prior_sd"))]
-    if any(value.dtype.kind not in "fiu" or value.shape not in ((), (len(columns),)) for value in given):
+    p = len(columns)
+    given = {name: np.asarray(_checks.as_array(value, name)) for name, value in (("prior_mean", mean),
+                                                                                 ("prior_sd", sd))}
+    if any(value.dtype.kind not in "fiu" for value in given.values()):
         return None
-    means, sds = (np.broadcast_to(np.asarray(value, dtype=np.float64), len(columns)) for value in given)
-    if not ((sds > 0.0).all() and np.isfinite(means).all() and np.isfinite(sds).any()):
+    shapes = {value.shape for value in given.values()} - {()}
+    if shapes == {(n_all,)}:
         return None
+    if not shapes <= {(p,)}:
+        odd, shape = next((name, v.shape) for name, v in given.items() if v.shape not in ((), (n_all,), (p,))
+                          or len(shapes) > 1)
+        rest = ", ".join(map(str, sorted(shapes - {shape})))
+        other = f" beside {rest} of the other" if rest else ""
+        raise ValueError(f"{odd} has shape {shape}{other}; a number or shape ({p},), of the {p} columns, is needed: "
+                         f"effects of groups keep priors of their own. Shape ({n_all},) of prior_sd, one number for "
+                         f"each coefficient and effect, fixes those of effects too, and prior_mean is then a number or "
+                         f"of that shape")
+    means, sds = (np.broadcast_to(np.asarray(value, dtype=np.float64), p) for value in given.values())
+    if not ((sds > 0.0).all() and np.isfinite(means).all()):
+        raise ValueError(f"prior_mean is {_checks.shown(mean)} and prior_sd {_checks.shown(sd)}; finite means and "
+                         f"positive standard deviations are needed, infinite ones for a flat prior")
+    if given["prior_sd"].shape == () and not np.isfinite(sds).any():
+        refuse_means_alone(means, columns)
+        return {}
     return {name: Normal(float(m), float(s)) for name, m, s in zip(columns, means, sds, strict=True)}
+
+
+def refuse_means_alone(means: Array, names: Sequence[str] | None) -> None:
+    """Raise if there are means without standard deviations, where priors are weakly informative by default."""
+    if (means != 0.0).any():
+        j = int(np.flatnonzero(means)[0])
+        name = names[j] if names else f"x{j}"
+        raise ValueError(f"prior_mean is {_checks.shown(means)} and prior_sd infinite, which leaves coefficients their "
+                         f"weakly informative priors where there are groups or a learned scale, and these have means "
+                         f"of their own. Give prior_sd too, an array of infinite ones for flat priors, or priors by "
+                         f"name such as prior={{{name!r}: mcmc.Normal({means[j]:.4g}, 1.0)}}")
 
 
 class DensityOf:

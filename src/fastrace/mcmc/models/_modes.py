@@ -14,7 +14,7 @@ from fastrace._models.grouping import Factor
 from fastrace._models.rows import products
 
 __all__ = ["CORRELATED", "ImproperError", "NoModeError", "PrecisionError", "QuadraticPart", "ascent", "called",
-           "find_mode", "movement", "normal_density"]
+           "find_mode", "movement", "normal_density", "require_precision"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Array]  # value, gradient, Hessian
@@ -24,6 +24,7 @@ _FAR = 0.01  # squared gradient per posterior standard deviation at which no mod
 _ROUNDING = 1e-11  # relative error of a log-posterior
 _COLLINEAR = 1e-11  # relative movement of the predictors that is rounding
 _SINGULAR = 1e-14  # eigenvalue, the diagonal being 1, that is rounding
+_NEARLY = 1e-13  # the same, where rounding has a share in it that shows
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +136,10 @@ def normal_density(
             "follows it: give theta_hat nearer the mode, a proper prior, or control_variate=None"
         )
     if values[0] <= _SINGULAR * len(at):
-        weight = np.abs(vectors[:, 0])
-        flat = called(weight, names)
-        silent = f"the data and the normal prior say nothing about one direction of parameters {flat}"
+        silent = _silent(vectors[:, 0], names)
         share = moved(vectors[:, 0] / scale)
         if share > _COLLINEAR:
-            raise (NoModeError if more_prior else PrecisionError)(
-                f"in double precision {silent}: their columns are nearly collinear, as numbers far from 0, such as "
-                f"time stamps, are beside an intercept. Centre and scale the columns, give a finite prior_sd, or "
-                f"control_variate=None"
-            )
+            raise (NoModeError if more_prior else PrecisionError)(_nearly_collinear(silent))
         silent += ", as with collinear columns or a column of zeros"
         if more_prior:
             raise NoModeError(f"{silent}, and log_prior is not expanded; leave a column out, give a finite "
@@ -154,6 +149,31 @@ def normal_density(
     covariance = (vectors / values) @ vectors.T / np.outer(scale, scale)
     whole = np.linalg.cholesky((covariance + covariance.T) / 2.0 * np.outer(scale, scale))
     return at + covariance @ slope, np.asarray(whole / scale[:, None], dtype=np.float64)
+
+
+def require_precision(
+    curvature: Array, moved: Callable[[Array], float], names: Sequence[str] | None, remedy: str = ""
+) -> None:
+    """Raise if columns are so nearly collinear that sums over rows in double precision cannot tell them apart.
+
+    `curvature` is minus the Hessian of a log-posterior in their coefficients, the first of `names`; `moved` is as of
+    `normal_density`. `remedy` is what to do besides.
+    """
+    if not (len(curvature) and np.isfinite(curvature).all()):
+        return
+    scale, values, vectors = _scaled(curvature)
+    if abs(values[0]) <= _NEARLY * len(curvature) and moved(vectors[:, 0] / scale) > _COLLINEAR:
+        raise PrecisionError(_nearly_collinear(_silent(vectors[:, 0], names), remedy))
+
+
+def _silent(direction: Array, names: Sequence[str] | None) -> str:
+    named = called(np.abs(direction), names)
+    return f"the data and the normal prior say nothing about one direction of parameters {named}"
+
+
+def _nearly_collinear(silent: str, remedy: str = "give a finite prior_sd, or control_variate=None") -> str:
+    return (f"in double precision {silent}: their columns are nearly collinear, as numbers far from 0, such as time "
+            f"stamps, are beside an intercept. Centre and scale the columns, {remedy}")
 
 
 def called(sizes: Array, names: Sequence[str] | None) -> str:

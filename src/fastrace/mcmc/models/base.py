@@ -24,6 +24,7 @@ from fastrace.mcmc.models._joint import (
     Layout,
     constrained,
     joint_prior,
+    refuse_means_alone,
     smooth_part,
     unconstrained,
     without_densities,
@@ -36,6 +37,7 @@ from fastrace.mcmc.models._modes import (
     called,
     find_mode,
     normal_density,
+    require_precision,
 )
 from fastrace.mcmc.models.priors import Scale
 from fastrace.sources import Source
@@ -133,6 +135,10 @@ class Model:
     ) -> None:
         self.dim = _checks.integer(dim, "dim", 1, "a chain needs something to move")
         self.n_rows = _checks.integer(n_rows, "n_rows", 1, "a likelihood needs rows")
+        for name, given in (("prior_mean", prior_mean), ("prior_sd", prior_sd)):
+            if np.asarray(_checks.as_array(given, name)).dtype.kind == "b":
+                raise TypeError(f"{name} is {_checks.shown(given)}; numbers are needed, and a truth value would be "
+                                f"read as 1 or 0. prior='weak' asks for weakly informative priors")
         self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim, "parameter")
         sd = _checks.arm_values(prior_sd, "prior_sd", self.dim, "parameter")
         if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():
@@ -314,6 +320,7 @@ class Model:
             try:
                 hat = find_mode(self._log_posterior, self._start(), check=self._require_proper)
             except NoModeError:
+                self._require_precision()
                 self._explain_no_mode()
                 raise
         else:
@@ -390,6 +397,8 @@ class Model:
                              "a log density of your own is a LogDensity")
         if not asked and not (flat and weak):
             return None
+        if not asked:
+            refuse_means_alone(self.prior_mean, self.names)
         prior, own = without_densities(prior)
         layout = self._layout()
         names = list(self.names or layout.columns)
@@ -458,6 +467,14 @@ class Model:
                               f"control_variate=None")
         raise ImproperError(f"the posterior is improper: {rises}. Give a finite prior_sd, such as 2.5 for columns of "
                          f"standard deviation 1, or leave out what separates the outcomes")
+
+    def _require_precision(self) -> None:
+        """Raise if columns are too nearly collinear for double precision, which is why no mode was found."""
+        start = self._start()
+        with np.errstate(all="ignore"):
+            curvature = -self._log_posterior(start)[2]
+        if not self._more_prior:
+            require_precision(curvature, self._moved, self.names, "give a finite prior_sd, or control_variate=None")
 
     def _explain_no_mode(self) -> None:
         """Raise what says more of why there is no mode, if anything does."""

@@ -40,7 +40,10 @@ class GLM(GLMRows):
     X, y, family
         As in `fastrace.likelihoods.GLMSource`: "logistic", "probit", "cloglog", "binomial", "poisson",
         "negative-binomial", "gaussian", "student-t" or "gamma" regression. An array
-        `X` is read in place, a memory map and a sparse table of SciPy in rows (CSR) too.
+        `X` is read in place, a memory map and a sparse table of SciPy in rows (CSR) too. It is never copied whole, so
+        leave it alone as long as the model is used: kernels hold an expansion of the rows as they were, and priors in
+        units of the data are those of the columns as they were, so that the draws would be wrong without a sign of it.
+        All else is copied.
     scale : float, optional
         Of the "gaussian" family the standard deviation of the outcome about its mean; of "student-t" the scale of the
         Student distribution, in units of `y`; of "negative-binomial" and "gamma" the dispersion: the variance is
@@ -90,7 +93,8 @@ class GLM(GLMRows):
         scale 1 for a dispersion.
     prior_mean, prior_sd : float or array_like of shape (p,) or (n,), default 0 and infinity
         Independent normal priors of the coefficients; an infinite standard deviation is a flat prior. Beside groups
-        these are as those of a dict `prior`: effects of groups, and a learned scale, keep priors of their own. Arrays
+        these are as those of a dict `prior`: effects of groups, and a learned scale, keep priors of their own; an array
+        of infinite standard deviations asks for flat priors of the columns, while infinity alone leaves "weak". Arrays
         of shape (n,), with n the number of coefficients, effects, and 1 for a learned scale, are priors of all of
         these: standard deviations of effects are then not learned. Without groups n is p, or p + 1 where a scale is
         learned, of whose logarithm a number is the prior too.
@@ -193,11 +197,12 @@ class GLM(GLMRows):
         dim = self._glm.theta.shape[1]
         columns = self._all_names(names)
         if self.factors and prior is None and log_prior is None and len(columns) == dim:
-            prior = normals_of_columns(columns[: self.n_columns], prior_mean, prior_sd)
+            prior = normals_of_columns(columns[: self.n_columns], dim, prior_mean, prior_sd)
             if prior is not None:
                 prior_mean, prior_sd = 0.0, math.inf
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
-        layout = self._take_priors(prior, group_prior, scale_prior, weak=bool(self.factors) or self.learns_scale)
+        weak = bool(self.factors) or self.learns_scale  # unless flat priors are spelled
+        layout = self._take_priors(prior, group_prior, scale_prior, weak=weak and np.ndim(prior_sd) == 0)
         self._require_priors()
         if layout is not None and self.n_hyper:
             self._doubts = doubts(self._glm, layout.factors)

@@ -54,7 +54,8 @@ class Softmax(_CompiledModel):
     Parameters
     ----------
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
-        Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too.
+        Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too. Leave
+        them alone as long as the model is used, as those of `GLM`.
     y : array_like of int, shape (n_rows,)
         Classes 0, 1, ..., n_classes - 1.
     n_classes : int, optional
@@ -178,7 +179,7 @@ class Softmax(_CompiledModel):
         columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
         names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
         if factors and prior is None and log_prior is None:
-            prior = normals_of_columns(columns[:own], prior_mean, prior_sd)
+            prior = normals_of_columns(columns[:own], self._width, prior_mean, prior_sd)
             if prior is not None:
                 prior_mean, prior_sd = 0.0, math.inf
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
