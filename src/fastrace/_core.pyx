@@ -171,7 +171,7 @@ cdef class Race(RaceAnswers):
     # Driving a source.
 
     def run(self, Source source not None, report=None, patient=False):
-        """Race on a source until the race is over; `report` takes the rewards read so far, now and then.
+        """Race on a source until the race is over; `report` takes the rewards read so far, now and then, and may raise.
 
         A `patient` race waits to the last row for one that no arm misses.
         """
@@ -181,7 +181,6 @@ cdef class Race(RaceAnswers):
             self.report, self.reporting, self.patient = report, report is not None, patient
             with nogil:
                 self._run(source)
-                self._show(0)
         finally:
             self.report, self.reporting, self.patient = None, False, False
             guard_leave(&self.guard)
@@ -261,6 +260,7 @@ cdef class Race(RaceAnswers):
             else:
                 self._read_at_random(source, target)
                 self._close_look(target, advantage)
+            self._show(0)
         return 0
 
     cdef int _open(self, Source source) except -1 nogil:
@@ -345,7 +345,8 @@ cdef class Race(RaceAnswers):
             self._absorb(start, count, target)
             start += count
             since_check += count
-            self._show(start - self.n_read)
+            if start < target:          # a report may end the run: a look that is complete is taken first
+                self._show(start - self.n_read)
             if since_check >= ROWS_PER_CHECK:
                 check_signals()
                 since_check = 0

@@ -14,6 +14,7 @@ StoppedBy = Literal[
     "plan",             # a fixed plan of pulls was carried out
     "cap",              # every arm has had the pulls of a plan for the worst case
     "horizon", "budget", "max_pulls", "max_samples", "n_estimators",    # the argument of this name was used up
+    "max_seconds",      # the time of the call was over
     "inconsistent",     # no mean fits the rewards: an assumption is broken, or the event of probability delta came true
     "complete",         # the learner that looks best has been trained on all rows
     "all dropped",      # every learner failed

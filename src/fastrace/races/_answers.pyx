@@ -358,7 +358,7 @@ cdef class RaceAnswers(RaceJudge):
             skewed=4 * self.n_skewed > self.n_draws if of_all_draws else bool(flags & SKEWED),
             impossible=bool(flags & IMPOSSIBLE_REWARD))
 
-    def warnings(self, of_all_draws=False):
+    def warnings(self, of_all_draws=False, ended=""):
         """What may void the promise, in words."""
         found, told = self.doubts(of_all_draws), []
         if self.flags & MISSING_REWARD:
@@ -370,10 +370,10 @@ cdef class RaceAnswers(RaceJudge):
         if found["constant"]:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
-        if self.status == BY_BUDGET:
+        if self.status == BY_BUDGET or ended:
             early = "" if self.looks_taken else (
                 f" before the first look, which takes {self.look[0]} rows of each arm, so that nothing was compared")
-            told.append(f"max_pulls was reached{early}: best is the arm with the largest mean so far, and the promise "
+            told.append(f"{ended or 'max_pulls'} was reached{early}: best is the arm with the largest mean so far, and the promise "
                         f"is only that the best arm is among the {self.n_active} that are still active")
         if found["held_back"]:
             arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"

@@ -280,9 +280,12 @@ def race_result(
     names: tuple[str, ...] | None,
     n_always_read: int = 0,
     unused: NDArray[np.int64] | None = None,
+    ended: str = "",
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read, and what was not used was paid."""
     known = options.answer(core)
+    ended = "" if known["stopped_by"] else ended
+    known["stopped_by"] = known["stopped_by"] or ended
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
     cost, paid = options.cost, known["pulls"] if unused is None else known["pulls"] + unused
@@ -291,7 +294,7 @@ def race_result(
         fraction_read=read / size if size else 0.0,
         bound=options.bound,
         delta=options.delta,
-        warnings=core.warnings(),
+        warnings=core.warnings(ended=ended),
         names=names,
         n_unused=0 if unused is None else int(unused.sum()),
         epsilon=options.epsilon,

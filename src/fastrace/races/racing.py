@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames, _progress
+from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
@@ -343,10 +344,13 @@ class FiniteRace(InFlight):
         with _checks.named_arms(self._names, self._race):
             self._flight.tell(block.astype(np.float64), which[0], which[1])
 
-    def run(self, source: Source | ArrayLike, *, progress: bool = False) -> RaceResult:
+    def run(
+        self, source: Source | ArrayLike, *, progress: bool = False, max_seconds: float | None = None
+    ) -> RaceResult:
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL.
 
         With `progress`, show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
+        After `max_seconds` return what the last look knew, with ``stopped_by="max_seconds"``; another call goes on.
         Where a function raises, and at Ctrl-C, call `run` again to go on: what has been paid for is not asked again.
         """
         o = self._options
@@ -354,21 +358,28 @@ class FiniteRace(InFlight):
         columns = column_names(source)
         if self._flight is None or not self._flight.by_run:
             self._not_in_flight("run()")
+        end, ended = _clock.deadline(max_seconds), ""
         try:
-            with (naming(self, columns, self._race), shown(o, progress) as report,
+            with (naming(self, columns, self._race), shown(o, progress, end) as report,
                   receipts(rewards, self._race, o, lambda: self) as running):
                 if self._flight is not None:
                     self._flight.finish(running.read)
                 self._race.run(running, report, not dear(rewards, o))
+        except _clock.OutOfTime:
+            ended = "max_seconds"
         finally:
             if self._flight is not None:
                 self._flight.aim()
-        return named(self.result(), columns, rewards)
+        return named(self._as_it_stands(ended), columns, rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
+        return self._as_it_stands()
+
+    def _as_it_stands(self, ended: str = "") -> RaceResult:
+        """The result of a race, which may have been `ended` from without."""
         unused = None if self._flight is None else self._flight.unused
-        return race_result(self._race, self._options, self._names, unused=unused)
+        return race_result(self._race, self._options, self._names, unused=unused, ended=ended)
 
 
 def _first_look(proxy: Any, of_source: int = FIRST_LOOK) -> int:
@@ -388,13 +399,14 @@ def _once(cost: Any, proxy: Any) -> float | None:
 
 
 @contextlib.contextmanager
-def shown(options: RaceSettings, progress: bool) -> Iterator[Callable[[int], None] | None]:
-    """Yield what shows how many rewards have been read, on standard error; None if that is not to be shown."""
+def shown(options: RaceSettings, progress: bool, end: float) -> Iterator[Callable[[int], None] | None]:
+    """Yield what shows how many rewards have been read, and raises from the time `end` on; None if neither is wanted.
+    """
     if not _checks.flag(progress, "progress"):
-        yield None
+        yield None if end == math.inf else _clock.until(end, lambda read: None)
         return
     with _progress.meter("rewards", None if options.max_pulls < 0 else options.max_pulls, True) as show:
-        yield show
+        yield _clock.until(end, show)
 
 
 def source_of(rewards: Any, n_arms: int | None, n_rows: int | None, support: _checks.Support | None) -> Source:
@@ -463,6 +475,7 @@ def race(
     epsilon: float = 0.0,
     n_best: int = 1,
     max_pulls: int | None = None,
+    max_seconds: float | None = None,
     cost: ArrayLike | None = None,
     missing: str = "raise",
     outside: str = "raise",
@@ -494,6 +507,10 @@ def race(
         `CallableSource` does, which can be told that its function is quick.
     growth, order, student, skewness_guard, tail_guard, epsilon, n_best, max_pulls, cost, missing, outside, proxy
         See `FiniteRace`.
+    max_seconds : float, optional
+        Seconds after which to stop with what the last look knew, ``stopped_by="max_seconds"``: intervals and
+        `error_bound` hold as after any look. Rewards read since are left out. A call of a function that is under way is
+        waited for, and so is a full pass over a table.
     progress : bool, default False
         Show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
     options, rng
@@ -578,9 +595,13 @@ def race(
         constants = _options.constants(offset, "offset", settings.n_arms)
         given = _checks.arm_names(names, settings.n_arms)
         core = settings.start(constants, rng)
-    columns = column_names(rewards)
+        end = _clock.deadline(max_seconds)
+    columns, ended = column_names(rewards), ""
     known = remembered(given, columns)
-    with (_checks.named_arms(known, core), shown(settings, progress) as report,
-          receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
-        core.run(running, report, not dear(source, settings))
-    return named(race_result(core, settings, given, source.n_always_read), columns, source)
+    try:
+        with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
+              receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
+            core.run(running, report, not dear(source, settings))
+    except _clock.OutOfTime:
+        ended = "max_seconds"
+    return named(race_result(core, settings, given, source.n_always_read, ended=ended), columns, source)

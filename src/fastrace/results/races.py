@@ -40,7 +40,8 @@ class RaceResult(ComparedResult):
         The arm with the largest mean, or the `n_best` arms with the largest means, the largest first. Wrong with
         probability at most `delta` as far as the bound holds; if ``stopped_by`` is "epsilon", none of their means is
         `epsilon` or more below that of an arm that should be in its place. If the race was cut short (``stopped_by`` is
-        "max_pulls" or empty), the arms with the largest means so far, without that promise: see `error_bound`.
+        "max_pulls", "max_seconds" or empty), the arms with the largest means so far, without that promise: see
+        `error_bound`.
     active : ndarray of int, shape (k,)
         Arms that have not left; `best` alone unless the race was cut short or stopped by "epsilon". The best arms are
         among them with probability at least ``1 - delta``.
@@ -68,8 +69,8 @@ class RaceResult(ComparedResult):
     stopped_by : str
         ``"bound"``, ``"exact"`` (every row of the arms still left was read; arms dropped before were dropped by the
         bound, within `delta`), ``"single"`` (all arms were asked for),
-        ``"epsilon"`` (no arm left can be better by `epsilon`), ``"max_pulls"`` (so many rewards were read) or ``""``
-        (not stopped).
+        ``"epsilon"`` (no arm left can be better by `epsilon`), ``"max_pulls"`` (so many rewards were read),
+        ``"max_seconds"`` (the time of the call was over) or ``""`` (not stopped).
     bound : str
         The rule that eliminated arms.
     delta : float
@@ -294,9 +295,9 @@ class StreamRaceResult(ComparedResult):
         ``1 - pulls.sum() / (n_arms horizon)``, Table 1 of Mnih, Szepesvari & Audibert (2008); with rounds taken for
         the horizon where there is none.
     stopped_by : str
-        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"max_pulls"``, ``"single"`` (all arms were asked for), ``"exact"``
-        (every row of a table was read, and the arms left were compared by their means over it), ``"inconsistent"`` (a
-        bracket became empty: the rewards broke an assumption) or ``""`` (not stopped).
+        ``"bound"``, ``"epsilon"``, ``"horizon"``, ``"max_pulls"``, ``"max_seconds"``, ``"single"`` (all arms were asked
+        for), ``"exact"`` (every row of a table was read, and the arms left were compared by their means over it),
+        ``"inconsistent"`` (a bracket became empty: the rewards broke an assumption) or ``""`` (not stopped).
     shortfall : ndarray of float, shape (n_arms,)
         How far the mean of an arm in `active` may at most be below the best one, by the brackets; nan for the others.
     promised_gap : ndarray of float, shape (n_arms,)

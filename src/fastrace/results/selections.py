@@ -34,7 +34,8 @@ class SelectionResult(ComparedResult):
         decided), ``"epsilon"`` (no other arm can be better by `epsilon`), ``"horizon"`` (the rounds are used up),
         ``"budget"`` (the pulls of a rule without promise are spent),
         ``"single"`` (all arms were asked for), ``"exact"`` (every row of a table was read after all: the means are
-        those of the table), ``"max_pulls"`` (as asked: no promise beyond `error_bound`) or ``""`` (still running).
+        those of the table), ``"max_pulls"`` or ``"max_seconds"`` (as asked: no promise beyond `error_bound`) or ``""``
+        (still running).
     rule : str
         The rule that selected.
     epsilon : float

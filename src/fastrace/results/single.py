@@ -178,6 +178,7 @@ class StopResult(Result):
     stopped_by : str
         ``"epsilon"`` (the accuracy was reached), ``"bound"`` (the side of the threshold is decided) or ``"exact"`` (all
         rows were read), each with the promise; ``""`` (still running); ``"max_samples"`` (so many were used first);
+        ``"max_seconds"`` (the seconds of the call of `estimate_mean` ended first);
         ``"exhausted"`` (the rewards that `estimate_mean` or the command was given ended first);
         ``"inconsistent"`` (no mean fits what was seen: the rewards broke an assumption, or the event of probability
         `delta` came true; where every row of a population was seen, the interval is its mean all the same).
@@ -228,6 +229,7 @@ class StopResult(Result):
             "": f"still running after {samples}",
             "exhausted": f"not stopped: the rewards ended after {self.n_samples}",
             "max_samples": f"not stopped: out of samples after {self.n_samples}",
+            "max_seconds": f"not stopped: out of time after {samples}",
             "inconsistent": f"inconsistent after {samples}: no mean fits all intervals",
         }.get(self.stopped_by, f"stopped after {samples}")
         accuracy = "" if self.epsilon != self.epsilon else f", epsilon {self.epsilon:g}"

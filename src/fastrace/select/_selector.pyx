@@ -516,8 +516,8 @@ cdef class Selector:
             self._plan()
         return 0
 
-    def run(self, PullSource source not None, max_pulls):
-        """Pull until the rule stops, or `max_pulls` pulls have been made in all."""
+    def run(self, PullSource source not None, max_pulls, bint whole=True):
+        """Pull until the rule stops, or `max_pulls` pulls have been made in all: the budget, or a part of the `whole`."""
         cdef int64_t limit = max_pulls
         guard_enter(&self.guard, self)
         try:
@@ -530,7 +530,7 @@ cdef class Selector:
                 self.status = RUNNING
                 with nogil:
                     self._run(source, limit)
-                if self.status == RUNNING:
+                if self.status == RUNNING and whole:
                     self.status = BY_MAX_PULLS
             finally:
                 source.release()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
@@ -43,6 +43,7 @@ def select_best(
     method: str = "auto",
     support: _checks.Support | None = SUPPORT,
     max_pulls: int | None = None,
+    max_seconds: float | None = None,
     cost: ArrayLike | None = None,
     missing: str = "raise",
     progress: bool = False,
@@ -66,7 +67,7 @@ def select_best(
     epsilon : float, default 0.0
         Accuracy in reward units: an arm within `epsilon` of the `n_best`-th largest mean is good enough. With 0, and
         rewards from a stream, the call **never ends if the means at the cut are equal**: give an epsilon, the
-        difference that does not matter to you, or `max_pulls`. See the notes.
+        difference that does not matter to you, `max_pulls` or `max_seconds`. See the notes.
     delta : float, default 0.05
         Probability that an arm of the answer is not good enough, in (0, 1).
     names : sequence of str, optional
@@ -82,6 +83,9 @@ def select_best(
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
         what it is worth; at least one per arm. By default there is no budget.
+    max_seconds : float, optional
+        Seconds after which no further request is made: the best answer so far, ``stopped_by="max_seconds"``, with the
+        same error bound. A request that is under way is waited for.
     cost : float or array_like of shape (n_arms,), optional
         What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
         after all included. It changes no decision: say `max_pulls` to limit what is spent.
@@ -176,7 +180,7 @@ def select_best(
     with _checks.options_of("select_best"):
         name = _checks.choice(method, "method", METHODS)
         generator = _checks.generator(rng)
-        limit = _checks.budget(max_pulls, 1, False)
+        limit, end = _checks.budget(max_pulls, 1, False), _clock.deadline(max_seconds)
         size = _size(pull) if n_arms is None else n_arms
         if _checks.choice(missing, "missing", _checks.MISSING_REWARDS) != "raise":
             if RULES.get(name) is not LUCB:
@@ -195,7 +199,7 @@ def select_best(
         if limit is not None and limit < 2 * cells:
             cells = 0
     stop = cells or limit
-    result = rule._go_on(source, stop, "random", None, progress)
+    result = rule._go_on(source, stop, "random", None, progress, end)
     if cells and result.stopped_by == "max_pulls":
         with _checks.named_arms(rule._names, source.source):
             result = _exactly(result, source.source, rule._support, missing)

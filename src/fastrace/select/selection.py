@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _progress
+from fastrace._base import _checks, _clock, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
@@ -271,7 +271,7 @@ class Selection(PullsInFlight):
 
     def run(
         self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None,
-        progress: bool = False,
+        progress: bool = False, max_seconds: float | None = None,
     ) -> SelectionResult:
         """Pull until the rule stops, in compiled code without the GIL.
 
@@ -296,6 +296,9 @@ class Selection(PullsInFlight):
             goes on draws rows of its own. With a number, give another one to each call.
         progress : bool, default False
             Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
+        max_seconds : float, optional
+            Seconds after which this call makes no further request, and returns the best answer so far,
+            ``stopped_by="max_seconds"``. A request that is under way is waited for. Another call goes on.
 
         Returns
         -------
@@ -324,10 +327,10 @@ class Selection(PullsInFlight):
         use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
         given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
-        return self._go_on(pull, max_pulls, order, rng, progress)
+        return self._go_on(pull, max_pulls, order, rng, progress, _clock.deadline(max_seconds))
 
     def _go_on(
-        self, pull: Any, max_pulls: int | None, order: str, rng: _checks.RngLike, progress: bool
+        self, pull: Any, max_pulls: int | None, order: str, rng: _checks.RngLike, progress: bool, end: float = math.inf
     ) -> SelectionResult:
         """What `run` does, for the callers of users."""
         if not self.done:
@@ -335,7 +338,7 @@ class Selection(PullsInFlight):
         limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
         if not self.done:
             self._flight = None
-        limit = NO_LIMIT if limit is None else limit
+        limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
@@ -343,22 +346,26 @@ class Selection(PullsInFlight):
         doubt = doubtful_after(self._n_arms) if endless else limit
         in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
             ". fastrace.select_best reads a whole table in the end, and answers exactly")
+        parts, late = _clock.Parts(self._n_arms, end, shown), False
         try:
             with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
-                made = -1
-                while (shown or doubt < limit) and not self.done and made < self.n_pulls < limit:
-                    made = self.n_pulls             # rounds of several arms may not fit before the end
-                    part = max(made + max(100, made // 10), made + self._n_arms) if shown else limit
-                    self._core.run(source, min(limit, part, max(doubt, made + self._n_arms)))
+                while True:
+                    made = self.n_pulls
+                    part = min(limit, parts.next(made), max(doubt, made + self._n_arms))
+                    self._core.run(source, part, part == limit)
                     show(self.n_pulls)
-                    if endless and self.n_pulls >= doubt and not self.done:
+                    if self.done or part == limit:
+                        break
+                    parts.over(self.n_pulls)
+                    if endless and self.n_pulls >= doubt:
                         doubt *= 10
                         self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
-                self._core.run(source, min(limit, NO_LIMIT))
+        except _clock.OutOfTime:
+            late = True
         except BaseException as error:
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
             raise
-        return self._named(self.result(), pull, source)
+        return self._named(self._as_it_stands("max_seconds" if late else ""), pull, source)
 
     def _need_not_end(self) -> bool:
         return self._endless and self._epsilon == 0.0
@@ -388,11 +395,17 @@ class Selection(PullsInFlight):
 
     def result(self) -> SelectionResult:
         """Return what is known so far; ``stopped_by`` is empty while the rule is running."""
+        return self._as_it_stands()
+
+    def _as_it_stands(self, ended: str = "") -> SelectionResult:
+        """The result of a rule, which may have been `ended` from without."""
         known = {"epsilon": self._epsilon, "delta": self._delta, "warnings": (), "names": self._names,
                  **self._core.answer(), **self._bounds()}
+        if ended:
+            known["stopped_by"] = ended
         if known["stopped_by"] == "single":
             known["error_bound"] = 0.0
-        if known["stopped_by"] in ("max_pulls", "budget") and not known["error_bound"] <= self._delta:
+        if known["stopped_by"] in ("max_pulls", "budget", "max_seconds") and not known["error_bound"] <= self._delta:
             known["warnings"] += (_spent(known),)
         known["best"] = best_of(known["best"], known["mean"])
         known["differences"] = self._differences(int(np.ravel(known["best"])[0]))

@@ -5,7 +5,7 @@ SPENT = (
     "among the {} that are still active"
 )
 STOPPED = (
-    "max_pulls was reached before the answer was safe: best is the arm with the largest mean so far, and every best "
+    "{} was reached before the answer was safe: best is the arm with the largest mean so far, and every best "
     "arm is among the {} that are still active"
 )
 DOUBTED = (

@@ -11,7 +11,7 @@ from fastrace._base._words import ending
 from fastrace.results import StopResult
 
 OUTSIDE = ("raise", "clip")
-SPENT = "max_samples was reached: estimate is the mean so far, without a promise; that of interval holds"
+SPENT = "{} was reached: estimate is the mean so far, without a promise; that of interval holds"
 TIE = "the mean is the threshold, as far as rounding can tell"
 
 # What the pages of rules say alike, where a line of them holds nothing but names in braces.
@@ -98,7 +98,7 @@ class StoppingRule:
             support=self.support,
             n_clipped=self.n_clipped,
             note=self._note(),
-            warnings=((SPENT,) if self.stopped_by == "max_samples" and self._falls_short() else ()) + self._doubts(),
+            warnings=self._spent() + self._doubts(),
         )
 
     def _relative(
@@ -109,9 +109,10 @@ class StoppingRule:
         checked = relative(epsilon, floor) | shared(delta, support, max_samples, outside)
         self._configure(arguments(checked, **own), **checked)
 
-    def _falls_short(self: Any) -> bool:
-        """Whether a rule that ran out of rewards still owes an answer: a sequence does not, nor does an exact tie."""
-        return self.criterion != "never" and self.arguments.get("n_rows") != self.n_samples
+    def _spent(self: Any) -> tuple[str, ...]:
+        """What a rule says that ran out of rewards and still owes an answer: no sequence does, nor an exact tie."""
+        owes = self.criterion != "never" and self.arguments.get("n_rows") != self.n_samples
+        return (SPENT.format("max_samples"),) if owes and self.stopped_by == "max_samples" else ()
 
     def _note(self: Any) -> str:
         if self.support is None:

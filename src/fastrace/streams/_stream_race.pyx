@@ -206,17 +206,17 @@ cdef class StreamRace(Rounds):
         if self.status == RUNNING and self.position() >= self.horizon:
             self.status = BY_HORIZON
 
-    def run(self, Source source not None, batch, rng=None, max_pulls=None):
+    def run(self, Source source not None, batch, rng=None, max_pulls=None, whole=True):
         """Use the rows of a source until the race is over or the rows are: round t is row t - 1, or, with `rng`, the
         row at position t - 1 of a random order of all rows, which later calls go on with.
 
         A table in memory is read where it lies; other sources are asked for `batch` rounds at a time. No round is begun
-        that would take the rewards used in all beyond `max_pulls`.
+        that would take the rewards used in all beyond `max_pulls`: the budget, or a part of the `whole`.
         """
         guard_check_built(&source.guard, source)
-        guarded(&self.guard, self, self._run, (source, batch, rng, max_pulls))
+        guarded(&self.guard, self, self._run, (source, batch, rng, max_pulls, whole))
 
-    def _run(self, Source source, batch, rng, max_pulls):
+    def _run(self, Source source, batch, rng, max_pulls, bint whole):
         cdef ArraySource table
         cdef fr_view view
         cdef Py_ssize_t used = 0, most = batch, count, n, i, kept, taken
@@ -313,6 +313,8 @@ cdef class StreamRace(Rounds):
                     self._end_exactly()
         finally:
             self.limit = INT64_MAX
+            if self.status == BY_MAX_PULLS and not whole:
+                self.status = RUNNING
             free(rows)
             free(room)
             free(columns)

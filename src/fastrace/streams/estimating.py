@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
-from fastrace._base import _checks, _progress
+from fastrace._base import _checks, _clock, _progress
 from fastrace._base._handed import handed_over
 from fastrace._base._words import counted
 from fastrace.results import StopResult
@@ -56,6 +56,7 @@ def estimate_mean(
     n_rows: int | None = None,
     order: str = "random",
     max_samples: int | None = None,
+    max_seconds: float | None = None,
     proxy: ArrayLike | None = None,
     progress: bool = False,
     batch: int | None = None,
@@ -96,6 +97,9 @@ def estimate_mean(
         stand, such as independent draws; the estimate is then one of the mean that they share.
     max_samples : int, optional
         Rewards after which it gives up, with what it knows.
+    max_seconds : float, optional
+        Seconds after which it asks for no more rewards and gives up, with what it knows. A call that is under way is
+        waited for.
     proxy : array_like of shape (n_rows,), optional
         A cheap score of every row of a population whose rewards are dear, such as a model's verdict beside a person's.
         `rewards` is then a function that returns the rewards of given rows, ``rewards(rows)``, or an array of as many
@@ -164,10 +168,10 @@ def estimate_mean(
     """
     order = _checks.choice(order, "order", ("random", "given"))
     accuracy = _checks.choice(accuracy, "accuracy", tuple(CHOICES))
-    generator = _checks.generator(rng)
+    generator, end = _checks.generator(rng), _clock.deadline(max_seconds)
     if proxy is not None:
         return _by_proxy(rewards, proxy, epsilon, delta, support, accuracy, method, n_rows, order, max_samples,
-                         progress, batch, generator, options)
+                         progress, batch, generator, options, end)
     array = _array(rewards)
     if array is not None:
         if n_rows is not None and _checks.integer(n_rows, "n_rows", 1, "a population has rows") < array.shape[0]:
@@ -191,13 +195,17 @@ def estimate_mean(
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
     rows = None if array is None or order == "given" else _rows(rule, array, generator)
-    fresh = rule.n_samples == 0
+    fresh, ended, late = rule.n_samples == 0, False, False
     try:
         with _progress.samples(progress) as report:
-            if array is None:
-                ended = _feed(rule, rewards, batch, report)
-            else:
-                ended = _feed_array(rule, array, rows, batch, report)
+            look = _clock.until(end, report)
+            try:
+                if array is None:
+                    ended = _feed(rule, rewards, batch, look)
+                else:
+                    ended = _feed_array(rule, array, rows, batch, look)
+            except _clock.OutOfTime:
+                late = not rule.done
             report(rule, True)
     except BaseException as error:
         left = len(getattr(error, "rewards", ()))
@@ -207,6 +215,8 @@ def estimate_mean(
     if not rule.n_samples and not rule.done:
         raise ValueError("rewards is empty: a mean needs one reward at least")
     result: StopResult = rule.result()
+    if late:
+        return _out_of_time(result)
     if not ended or result.stopped_by:
         return result
     population = getattr(rule, "n_rows", None)      # of a larger one there are rows that nobody has read
@@ -215,10 +225,16 @@ def estimate_mean(
     return dataclasses.replace(result, stopped_by="exhausted", note="the rewards ended before the rule stopped")
 
 
+def _out_of_time(result: StopResult) -> StopResult:
+    """What is known where the seconds of the call ended before the rule did."""
+    said = _rules.SPENT.format("max_seconds")
+    return dataclasses.replace(result, stopped_by="max_seconds", warnings=(said, *result.warnings))
+
+
 def _by_proxy(
     rewards: Any, scores: ArrayLike, epsilon: float, delta: float, support: Support | None, accuracy: str,
     method: str | Stream, n_rows: int | None, order: str, max_samples: int | None, progress: bool,
-    batch: int | None, rng: Any, options: dict[str, Any],
+    batch: int | None, rng: Any, options: dict[str, Any], end: float,
 ) -> StopResult:
     """The mean of a population from rewards less what a proxy says of them."""
     if isinstance(scores, proxies.Proxy):
@@ -257,15 +273,19 @@ def _by_proxy(
             rule = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
+    late = False
     try:
         with _progress.samples(progress) as report:
-            proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, report)
+            try:
+                proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, _clock.until(end, report))
+            except _clock.OutOfTime:
+                late = not rule.done
             report(rule, True)
     except BaseException as error:
         on = _going_on("method=error.rule, proxy=error.proxy", batch, 0)
         handed_over(error, "rule", rule, on, rule.n_samples > 0, proxy=proxy)
         raise
-    result: StopResult = rule.result()
+    result: StopResult = _out_of_time(rule.result()) if late else rule.result()
     low, high = support
     said = f"adjusted by a proxy, coefficient {proxy.coefficient:.3g}"
     return dataclasses.replace(

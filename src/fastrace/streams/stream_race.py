@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
-from fastrace._base import _checks, _progress
+from fastrace._base import _checks, _clock, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
@@ -225,6 +225,7 @@ class StreamRace(RoundsInFlight):
         order: str = "random",
         rng: _checks.RngLike = None,
         progress: bool = False,
+        max_seconds: float | None = None,
     ) -> StreamRaceResult:
         """Race to the end, in compiled code.
 
@@ -249,6 +250,9 @@ class StreamRace(RoundsInFlight):
             Source of randomness of the order, used where a race starts. A race that goes on keeps its order.
         progress : bool, default False
             Show the rewards used, against `max_pulls` if that is given, on standard error; needs rich.
+        max_seconds : float, optional
+            Seconds after which this call begins no other round: the best arm so far, ``stopped_by="max_seconds"``, with
+            intervals that hold. A call of a function that is under way is waited for. Another call goes on.
 
         Returns
         -------
@@ -299,24 +303,26 @@ class StreamRace(RoundsInFlight):
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
         columns = column_names(rewards)
+        end = _clock.deadline(max_seconds)
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
-            used, until = -1, 0
             endless = function and limit is None and self._need_not_end()
             doubt = doubtful_after(race.n_arms) if endless else last
+            parts, late, used = _clock.Parts(most * race.n_arms, end, shown), False, self._n_used()
             try:
-                while (shown or doubt < last) and not race.done and until < last:
-                    before, used = used, int(race.answer()["pulls"].sum())
-                    show(used)
-                    if used == before:          # the rows are at an end
+                while True:
+                    before = used
+                    part = min(last, parts.next(used), max(doubt, used + most * race.n_arms))
+                    race.run(source, most, shuffle, None if part == MOST_ROUNDS else part, part == last)
+                    show(used := self._n_used())
+                    if race.done or part == last or used == before:         # the race is at its end, or the rows are
                         break
+                    parts.over(used)
                     if endless and used >= doubt:
                         doubt *= 10
                         self._doubt(f"{used:,} rewards")
-                    part = used + max(100, used // 10, most * race.n_arms) if shown else last
-                    until = min(last, part, max(doubt, used + most * race.n_arms))
-                    race.run(source, most, shuffle, until)
-                race.run(source, most, shuffle, None if limit is None else last)
+            except _clock.OutOfTime:
+                late = True
             except BaseException as error:
                 handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
                             function and self._paid())
@@ -324,8 +330,10 @@ class StreamRace(RoundsInFlight):
             finally:
                 if self._flight is not None:
                     self._flight.follow()
-            show(int(race.answer()["pulls"].sum()) if shown else 0)
-        return named(self.result(), columns, source)
+        return named(self._as_it_stands("max_seconds" if late else ""), columns, source)
+
+    def _n_used(self) -> int:
+        return int(self._race.answer()["pulls"].sum())
 
     def _need_not_end(self) -> bool:
         return self._horizon is None and self._epsilon == 0.0
@@ -340,7 +348,12 @@ class StreamRace(RoundsInFlight):
 
     def result(self) -> StreamRaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
+        return self._as_it_stands()
+
+    def _as_it_stands(self, ended: str = "") -> StreamRaceResult:
+        """The result of a race, which may have been `ended` from without."""
         answer = self._race.answer()
+        answer["stopped_by"] = ended or answer["stopped_by"]
         open_arms = answer.pop("active")
         chosen = answer.pop("chosen")
         left = np.union1d(open_arms, chosen)
@@ -362,7 +375,7 @@ class StreamRace(RoundsInFlight):
             needed, gap = StreamRace._a_priori(self, answer, left, int(order[0]))
         found = np.sort(order[: self._race.n_best])
         ends = {"horizon": (SPENT.format(left.size),), "inconsistent": (INCONSISTENT,),
-                "max_pulls": (STOPPED.format(left.size),)}
+                **{budget: (STOPPED.format(budget, left.size),) for budget in ("max_pulls", "max_seconds")}}
         lost = answer.get("n_missing", 0)
         gone = (_lost(self._missing, lost, answer["n_dropped"]),) if lost else ()
         differences = self._differences(answer, int(order[0]), open_arms)

@@ -1,0 +1,141 @@
+"""`max_seconds`: a call that asks for rewards ends in time, says so, loses nothing, and goes on as if uninterrupted."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace._base import _clock
+
+ROWS = np.random.default_rng(0).random((4000, 3)) * 0.9 + [0.0, 0.04, 0.02]
+
+
+class Clock:
+    """A clock that moves on by a second for each reward that is asked for."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.asked = 0.0, []
+        monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def rows(self, arms, rows):
+        self.now += len(arms) * len(rows)
+        self.asked += [(int(arm), int(row)) for row in rows for arm in arms]
+        return ROWS[np.ix_(np.asarray(rows) % len(ROWS), arms)]
+
+    def pulls(self, arms, counts):
+        self.now += counts.sum()
+        drawn = [ROWS[[sum(a == arm for a, _ in self.asked) + k for k in range(count)], arm]
+                 for arm, count in zip(arms, counts, strict=True)]
+        self.asked += [(int(arm), 0) for arm, count in zip(arms, counts, strict=True) for _ in range(count)]
+        return drawn
+
+    def values(self, count):
+        self.now += count
+        self.asked += [(0, len(self.asked) + k) for k in range(count)]
+        return ROWS[[row for _, row in self.asked[-count:]], 0]
+
+
+def finite():
+    return fr.FiniteRace(3, len(ROWS), support=(0, 1), first_look=20, rng=1)
+
+
+# A race or rule, what it is run on, and the seconds of its calls.
+RUNS = {
+    "FiniteRace": (finite, "rows", 300),
+    "BettingRace": (lambda: fr.BettingRace(3, support=(0, 1), epsilon=0.02), "rows", 300),
+    "BernsteinRace": (lambda: fr.BernsteinRace(3, 3000, support=(0, 1)), "rows", 300),
+    "LUCB": (lambda: fr.LUCB(3, 1, 0.02), "pulls", 300),
+    "Direct": (lambda: fr.baselines.Direct(3, 1, 0.1, 0.1), "pulls", 300),
+}
+
+
+def as_known(result):
+    return {name: np.asarray(getattr(result, name)).tolist() for name in ("best", "mean", "pulls", "lower", "upper")
+            } | {"stopped_by": result.stopped_by, "error_bound": getattr(result, "error_bound", 0.0)}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_ends_in_time_and_goes_on_as_if_nothing_had_been(name, monkeypatch):
+    make, kind, seconds = RUNS[name]
+    clock = Clock(monkeypatch)
+    race = make()
+    result, calls = race.run(getattr(clock, kind), max_seconds=seconds), 1
+    assert result.stopped_by == "max_seconds" and "max_seconds was reached" in result.warnings[0]
+    assert seconds <= clock.now and race.result().stopped_by == "" and not race.done
+    if name != "Direct":                # which asks for all that it needs in three calls
+        assert clock.now <= 1.3 * seconds
+    while not race.done:
+        result, calls = race.run(getattr(clock, kind), max_seconds=seconds), calls + 1
+    assert calls > 2
+    asked, clock.asked, clock.now = clock.asked, [], 0.0
+    whole = make().run(getattr(clock, kind))
+    assert as_known(result) == as_known(whole) and result.stopped_by
+    if kind == "rows" and name == "FiniteRace":
+        assert len(set(asked)) == len(asked) and set(asked) == set(clock.asked)
+
+
+def test_a_race_in_one_call_ends_at_a_look(monkeypatch):
+    clock = Clock(monkeypatch)
+    known = {"n_arms": 3, "n_rows": len(ROWS), "support": (0, 1), "first_look": 20, "rng": 1}
+    result = fr.race(clock.rows, max_seconds=300, **known)
+    assert result.stopped_by == "max_seconds" and result.n_looks >= 1 and result.n_read <= len(clock.asked)
+    assert (result.lower < ROWS.mean(0)).all() and (ROWS.mean(0) < result.upper).all() and result.error_bound > 0.05
+    whole = fr.race(clock.rows, max_seconds=1e9, **known)
+    assert as_known(whole) == as_known(fr.race(clock.rows, **known))
+
+
+def test_before_its_first_look_a_race_says_that_it_knows_nothing(monkeypatch):
+    clock = Clock(monkeypatch)
+    result = fr.race(clock.rows, n_arms=3, n_rows=40_000, support=(0, 1), first_look=30_000,
+                     max_seconds=1.0, rng=1)
+    assert result.stopped_by == "max_seconds" and result.n_looks == 0 and result.error_bound == 1.0
+    assert "before the first look, which takes 30000 rows of each arm" in result.warnings[0]
+
+
+def test_a_race_whose_last_answer_came_too_late_is_over_all_the_same(monkeypatch):
+    clock = Clock(monkeypatch)
+    apart = np.array([[0.0, 0.5, 1.0]])
+    result = fr.race(lambda arms, rows: (clock.rows(arms, rows), np.repeat(apart[:, arms], len(rows), 0))[1],
+                     n_arms=3, n_rows=4000, support=(0, 1), max_seconds=0.5)
+    assert result.stopped_by == "bound" and result.best == 2 and not result.warnings
+
+
+def test_a_selection_in_one_call(monkeypatch):
+    clock = Clock(monkeypatch)
+    result = fr.select_best(clock.pulls, 3, epsilon=0.02, max_seconds=300)
+    assert result.stopped_by == "max_seconds" and 300 <= result.n_read <= 400 and 0.05 < result.error_bound <= 1.0
+
+
+@pytest.mark.parametrize("proxy", [None, ROWS[:, 0] + np.random.default_rng(1).normal(0, 0.2, len(ROWS))])
+def test_a_mean(proxy, monkeypatch):
+    clock = Clock(monkeypatch)
+    if proxy is None:
+        result = fr.estimate_mean(clock.values, epsilon=0.03, batch=10, max_seconds=200)
+    else:
+        result = fr.estimate_mean(lambda rows: clock.rows([0], rows)[:, 0], epsilon=0.01, accuracy="absolute",
+                                  proxy=np.clip(proxy, 0, 1), max_seconds=200, rng=1)
+    assert result.stopped_by == "max_seconds" and not result.stopped and 200 <= result.n_samples <= 210
+    assert result.interval[0] < ROWS[:, 0].mean() < result.interval[1]
+    assert "max_seconds was reached: estimate is the mean so far" in result.warnings[0]
+    assert "not stopped: out of time after 2" in str(result)
+
+
+def test_an_array_that_is_read_in_time_has_its_answer():
+    result = fr.estimate_mean(ROWS[:, 0], epsilon=0.05, max_seconds=1e6, rng=1)
+    assert result.stopped and result.n_samples == fr.estimate_mean(ROWS[:, 0], epsilon=0.05, rng=1).n_samples
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "1 min", [1.0]])
+@pytest.mark.parametrize("call", [
+    lambda seconds: fr.race(ROWS, max_seconds=seconds),
+    lambda seconds: finite().run(ROWS, max_seconds=seconds),
+    lambda seconds: fr.select_best(ROWS, max_seconds=seconds),
+    lambda seconds: fr.LUCB(3, 1).run(ROWS, max_seconds=seconds),
+    lambda seconds: fr.BettingRace(3, support=(0, 1)).run(ROWS, max_seconds=seconds),
+    lambda seconds: fr.estimate_mean(ROWS[:, 0], max_seconds=seconds),
+])
+def test_seconds_that_are_none_are_refused(call, seconds):
+    with pytest.raises((ValueError, TypeError), match="max_seconds is "):
+        call(seconds)
