@@ -373,8 +373,8 @@ cdef class RaceAnswers(RaceJudge):
         if self.status == BY_BUDGET or ended:
             early = "" if self.looks_taken else (
                 f" before the first look, which takes {self.look[0]} rows of each arm, so that nothing was compared")
-            told.append(f"{ended or 'max_pulls'} was reached{early}: best is the arm with the largest mean so far, and the promise "
-                        f"is only that the best arm is among the {self.n_active} that are still active")
+            told.append(f"{ended or 'max_pulls'} was reached{early}: best is the arm with the largest mean so far, and "
+                        f"the promise is only that the best arm is among the {self.n_active} that are still active")
         if found["held_back"]:
             arms = "some arms" if of_all_draws else f"arms {np.flatnonzero(self._held).tolist()}"
             told.append(f"the normal rule was held back until more rows were read: rewards of {arms} were "

@@ -517,7 +517,7 @@ cdef class Selector:
         return 0
 
     def run(self, PullSource source not None, max_pulls, bint whole=True):
-        """Pull until the rule stops, or `max_pulls` pulls have been made in all: the budget, or a part of the `whole`."""
+        """Pull until the rule stops, or `max_pulls` pulls have been made in all: the budget, or a part of it."""
         cdef int64_t limit = max_pulls
         guard_enter(&self.guard, self)
         try:
