@@ -1,6 +1,6 @@
 """A PyMC model as it stands, sampled by reading few of its rows.
 
-The model says by `pm.Data` which arrays are rows. `from_pymc` hands its likelihood to the kernels of
+`from_pymc` finds which arrays of the model run over rows, and hands its likelihood to the kernels of
 `fastrace.mcmc`. The dull way is PyMC's own sampler, NUTS, which reads all rows some dozen times for each
 draw.
 
@@ -23,9 +23,8 @@ def main(plot=None):
     x = rng.normal(size=(50_000, 4))
     y = (rng.random(len(x)) < 1 / (1 + np.exp(-x @ [0.5, -0.5, 0.2, 0.0]))).astype(float)
     with pm.Model() as pymc_model:
-        X, Y = pm.Data("X", x), pm.Data("Y", y)
         b = pm.Normal("b", 0.0, 10.0, shape=4)
-        pm.Bernoulli("obs", logit_p=X @ b, observed=Y)
+        pm.Bernoulli("obs", logit_p=x @ b, observed=y)
 
     model = mcmc.from_pymc(pymc_model)
     start = time.process_time()

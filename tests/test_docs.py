@@ -34,6 +34,7 @@ FRAMEWORKS = {
     "mcmc.doors.jax._xla": ["jax"],
     "mcmc.doors.jax._xla_chain": ["jax"],
     "mcmc.doors.numpyro": ["numpyro"],
+    "mcmc.doors.pymc._constants": ["pymc"],
     "mcmc.doors.pymc._cuts": ["pymc"],
     "mcmc.doors.pymc._effects": ["pymc"],
     "mcmc.doors.pymc._graphs": ["pymc"],

@@ -48,6 +48,12 @@ def shown(value: Any) -> str:
     return text
 
 
+def of_pymc(value: Any) -> str:
+    """What an error that asks for a model of this package adds where a `pymc.Model` came."""
+    there = f"{type(value).__module__}.".startswith("pymc.")
+    return ": mcmc.from_pymc(model) makes one of a pymc.Model" if there else ""
+
+
 def probability(value: float, name: str) -> float:
     """A float strictly between 0 and 1."""
     number = real(value, name)

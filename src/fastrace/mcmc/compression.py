@@ -193,7 +193,8 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
     array([ 1. , -0.4])
     """
     if not isinstance(model, Model):
-        raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed")
+        raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed"
+                        f"{_checks.of_pymc(model)}")
     if not model.has_derivatives:
         raise ValueError(f"{type(model).__name__} has no derivatives to expand: give them, or use RacingMetropolis")
     model = model._surrogate_form()

@@ -117,7 +117,8 @@ def correct(
     (True, True)
     """
     if not isinstance(model, Model):
-        raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed")
+        raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed"
+                        f"{_checks.of_pymc(model)}")
     if not isinstance(surrogate, (Compressed, Reference)):
         raise TypeError(f"surrogate is {_checks.shown(surrogate)}; what compress(model) or model.reference() returned "
                         f"is needed")

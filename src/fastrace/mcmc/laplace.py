@@ -250,7 +250,8 @@ def laplace(
     'no chain is needed'
     """
     if not isinstance(model, Model):
-        raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel or other mcmc.Model is needed")
+        raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel or other mcmc.Model is needed"
+                        f"{_checks.of_pymc(model)}")
     n_draws = _checks.integer(n_draws, "n_draws", _pareto.LEAST, "the shape of the tail is learned from a fifth")
     _checks.room(8.0 * n_draws * model.dim, f"n_draws is {n_draws}: the draws")
     if not model.has_derivatives:

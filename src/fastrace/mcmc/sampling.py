@@ -182,7 +182,7 @@ def sample(
         set_up = time.perf_counter() - entered
     if isinstance(kernel, type) or not (callable(getattr(kernel, "run", None)) and hasattr(kernel, "describe")):
         raise TypeError(f"kernel is {_checks.shown(kernel)}; a model such as GLM(X, y), or a kernel such "
-                        f"as RacingMetropolis(model), is needed")
+                        f"as RacingMetropolis(model), is needed{_checks.of_pymc(kernel)}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {_checks.shown(callback)}; a function of (chain, steps) is needed")
     n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")

@@ -111,7 +111,7 @@ class RowKernel:
     ) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM, FunctionModel, SourceModel or other mcmc.Model "
-                            f"is needed")
+                            f"is needed{_checks.of_pymc(model)}")
         given = own_moves or covariance is not None or isinstance(control_variate, Reference)
         self.model = model if given else model._row_form()  # what is given is in the coordinates of the model
         self.reference, self.controlled = self._refer(control_variate)

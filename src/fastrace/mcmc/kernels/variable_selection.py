@@ -124,7 +124,8 @@ class VariableSelection:
         delta: float = 0.05,
     ) -> None:
         if not isinstance(model, Model):
-            raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed")
+            raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed"
+                            f"{_checks.of_pymc(model)}")
         _checks.choice(decision, "decision", ("auto", "race", "poisson", "exact"))
         if not model.has_derivatives:
             raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")

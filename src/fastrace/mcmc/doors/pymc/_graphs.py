@@ -21,12 +21,15 @@ from pytensor.scalar import Add, Cast, Mul
 from pytensor.scalar.math import Softplus
 from pytensor.tensor.elemwise import Elemwise
 
+from fastrace.mcmc.doors.pymc._constants import RowConstants, refuse_partial
 from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, rows_among, terms_by_row
 from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
-PROBED = 40  # rows asked for when a model is checked
+PROBED = 40  # rows asked for when a model is checked,
+_CHECKED = 8192  # and at once, where plain arrays were found and all rows are
+_NOT_COMPILED = "FAST_COMPILE"  # of PyTensor's modes, the one that does not ask for C
 _TOGETHER, _MOST = 2_000_000, 64  # numbers that derivatives along many directions may take at once; directions at most
 
 
@@ -62,9 +65,10 @@ def _mode(given: Any, check_bounds: bool) -> Any:
     """The mode given or PyTensor's own, with PyMC's -inf for parameters out of range."""
     bounds = "local_check_parameter_to_ninf_switch" if check_bounds else "local_remove_check_parameter"
     mode = get_mode(given).including(bounds)
-    if pytensor.config.cxx or type(mode.linker).__name__ not in ("PerformLinker", "VMLinker", "OpWiseCLinker"):
+    by_numpy = type(mode.linker).__name__ in ("PerformLinker", "VMLinker", "OpWiseCLinker")
+    if not by_numpy or (pytensor.config.cxx and given != _NOT_COMPILED):
         return mode
-    # For want of a compiler NumPy does the work: without what it would do entry by entry.
+    # NumPy does the work: without what it would do entry by entry.
     split = out2in(node_rewriter([Elemwise])(_as_numpy_has_it), ignore_newtrees=True)
     return mode.excluding("fusion", "add_mul_fusion").register((split, 48.9))
 
@@ -99,8 +103,10 @@ class RowGraphs:
         self._functions: dict[str, Any] = {}
         self._lock = threading.RLock()
         self._start = model.initial_point()
-        whole = terms_by_row(model, observed)
-        self.containers, self.n_rows = self._containers(whole, rows)
+        self.n_rows = self._counted()
+        self.containers, self.constants = self._containers(rows)
+        whole = terms_by_row(model, observed, self.constants)
+        self.containers += self.constants.found
         self._refuse_rows_elsewhere()
         reach = set(ancestors(whole))
         self.hidden = [v for v in values if v not in reach]  # parameters that no row sees
@@ -123,7 +129,8 @@ class RowGraphs:
         self._jacobian: NDArray[np.float64] | None = None
         self.unseen = ""  # why the terms are no functions of linear predictors, in words
         self.starts = {v: self._start[v.name] for v in values}
-        self.cut: Cut | None = None if through is None else cut_at(model, observed, self.containers, through)
+        self.cut: Cut | None = None if through is None else cut_at(
+            model, observed, self.containers, through, self.constants)
         self.predictors, self.design = self._predictors(whole, by_row)
         if self.design is None and self.cut is None and not fixed:
             self.cut = self._smaller_cut()
@@ -144,7 +151,7 @@ class RowGraphs:
         """The last variables on the way from parameters to rows, where they are fewer numbers than all parameters."""
         try:
             cut = cut_at(self.model, self.observed, self.containers,
-                         last_variables(self.model, self.observed, self.containers))
+                         last_variables(self.model, self.observed, self.constants), self.constants)
         except (AssertionError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return None  # then the rows see all parameters
         return cut if sum(np.size(x) for x in cut.starts.values()) < self.dim else None
@@ -169,7 +176,7 @@ class RowGraphs:
         cut, starts = self.cut, self.starts
         if cut is not None:
             whole, starts = cut.terms, cut.starts
-        outcomes = set(ancestors([self.model.rvs_to_values[v] for v in self.observed])).intersection(self.containers)
+        outcomes = self.constants.of([self.model.rvs_to_values[v] for v in self.observed])
         try:
             found = Predictors(whole, list(starts), self.containers, list(outcomes), self.n_rows)
             if cut is not None and not found.rearranged:
@@ -278,7 +285,8 @@ class RowGraphs:
 
     # Which rows there are, and models that have none.
 
-    def _containers(self, whole: list[Any], given: list[Any] | None) -> tuple[list[Any], int]:
+    def _counted(self) -> int:
+        """How many rows there are."""
         values = [self.model.rvs_to_values[v] for v in self.observed]
         lengths = {v.name: int(value.shape[0].eval()) for v, value in zip(self.observed, values, strict=True)}
         if len(set(lengths.values())) != 1:
@@ -286,32 +294,40 @@ class RowGraphs:
                 f"the observed variables have different numbers of rows, {lengths}; one number of them is needed: name "
                 f"those that share their rows as observed, and the others belong to the prior"
             )
-        n = next(iter(lengths.values()))
+        return next(iter(lengths.values()))
+
+    def _containers(self, given: list[Any] | None) -> tuple[list[Any], RowConstants]:
+        """The `pm.Data` that run over rows, by their length unless they were named, and what finds plain arrays."""
+        for variable in self.observed:
+            refuse_partial(self.model, variable)
         shared = [v for v in self.model.data_vars if hasattr(v, "get_value")]
         if given is None:
-            reach = set(ancestors(whole))
-            given = [v for v in shared if v in reach and v.get_value(borrow=True).shape[:1] == (n,)]
-        for variable, value in zip(self.observed, values, strict=True):
-            if set(given).isdisjoint(ancestors([value])):
+            reach = set(ancestors(self.model.logp(vars=self.observed, sum=False)))
+            given = [v for v in shared if v in reach and v.get_value(borrow=True).shape[:1] == (self.n_rows,)]
+        constants = RowConstants(self.n_rows, shared, given, self.model.rvs_to_values[self.observed[0]])
+        for variable in self.observed:
+            value = self.model.rvs_to_values[variable]
+            if set(given).isdisjoint(ancestors([value])) and (self.n_rows == 1 or not constants.is_fixed(value)):
                 raise ValueError(
-                    f"the {n} observed values of {variable.name!r} do not enter the model by pm.Data, so its rows "
-                    f"cannot be asked for one by one: {variable.name}_data = pm.Data(\"{variable.name}_data\", "
-                    f"values), observed={variable.name}_data"
+                    f"the {self.n_rows} observed values of {variable.name!r} enter the model neither as an array of "
+                    f"two rows or more nor by pm.Data, so its rows cannot be asked for one by one: "
+                    f"{variable.name}_data = pm.Data(\"{variable.name}_data\", values), "
+                    f"observed={variable.name}_data"
                 )
-        return given, n
+        return list(given), constants
 
     def _refuse_rows_elsewhere(self) -> None:
         """Factors besides the observed ones that would have to be read whole at every step."""
-        rows = set(self.containers)
+        rows, sees = set(self.containers), self.constants.sees
         for potential in self.model.potentials:
-            if not rows.isdisjoint(ancestors([potential])):
+            if sees(potential):
                 raise ValueError(
                     f"the potential {potential.name!r} depends on the rows of {rows_among(rows, potential)}, and a "
                     f"potential does not say which of its factors is which row's: make it an observed variable, such "
                     f"as pm.CustomDist with a logp of one entry for each row"
                 )
         for variable in self.model.free_RVs:
-            if not rows.isdisjoint(ancestors([variable])):
+            if sees(variable):
                 raise ValueError(
                     f"the prior of {variable.name!r} depends on the rows of {rows_among(rows, variable)}: then it has "
                     f"a factor for each row too; marginalise it, or name with rows= the containers that have one entry "
@@ -324,11 +340,12 @@ class RowGraphs:
         Raises
         ------
         ValueError
-            If they differ: then what has an entry for each row does not all enter by `pm.Data`, or a row's term
-            depends on other rows.
+            If they differ: then not all was found that has an entry for each row, or a row's term depends on other
+            rows. Where plain arrays were found, all rows are compared, in parts and in random order.
         """
-        some = np.random.default_rng(0).permutation(self.n_rows)[:PROBED].astype(np.int64)
-        whole = [np.asarray(term)[some] for term in self.call("all", theta, *fixed)]
+        order = np.random.default_rng(0).permutation(self.n_rows).astype(np.int64)
+        some, own = order[:PROBED], self._own_terms(theta, fixed)
+        whole = [term[some] for term in own]
         try:
             part = self.call("terms", theta, some, *fixed)
             ones = [self.call("terms", theta, some[k : k + 1], *fixed) for k in range(min(3, len(some)))]
@@ -342,13 +359,28 @@ class RowGraphs:
                 raise self._refused(repr(variable.name), "a row's term changes with the rows asked for beside it")
             if not np.allclose(part[j], whole[j], equal_nan=True):
                 raise self._refused(repr(variable.name), "a row's term is another one without the other rows")
+        for first in range(0, self.n_rows if self.constants.found else 0, _CHECKED):
+            rows = order[first : first + _CHECKED]
+            for variable, term, other in zip(self.observed, self.call("terms", theta, rows, *fixed), own, strict=True):
+                if not np.allclose(term, other[rows], equal_nan=True):
+                    raise self._refused(repr(variable.name), "a row's term is another one than in the model")
+
+    def _own_terms(self, theta: NDArray[np.float64], fixed: Sequence[Any]) -> list[NDArray[np.float64]]:
+        """Terms of all rows by the model's own graph, in which arrays are what they were."""
+        if not self.constants.found:
+            return [np.asarray(term) for term in self.call("all", theta, *fixed)]
+        outputs = graph_replace(terms_by_row(self.model, self.observed), self._swap, strict=False)
+        mode = _mode(_NOT_COMPILED, self.model.check_bounds).excluding("constant_folding")
+        inputs = [self._theta, *self._fixed]
+        return [np.asarray(term, dtype=np.float64) for term in
+                pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")(theta, *fixed)]
 
     def _refused(self, names: str, what: str) -> ValueError:
         return ValueError(
             f"the likelihood of {names} cannot be taken row by row: {what}. Everything that has one entry for each "
-            f"row, predictors and group numbers too, must enter the model by pm.Data with the rows on the first axis, "
-            f"and each row's term may depend on its own row only (no scan, mean or covariance over rows, no parameter "
-            f"with one entry for each row)"
+            f"row, predictors and group numbers too, must enter the model as an array, or by pm.Data with the rows on "
+            f"the first axis, and each row's term may depend on its own row only (no scan, mean or covariance over "
+            f"rows, no parameter with one entry for each row)"
         )
 
     # Functions.
@@ -465,8 +497,7 @@ class RowGraphs:
         m = self.model
         variables = {v.name: v for v in m.free_RVs + m.deterministics}
         if names is None:
-            rows = set(self.containers)
-            names = [name for name, v in variables.items() if rows.isdisjoint(ancestors([v]))]
+            names = [name for name, v in variables.items() if not self.constants.sees(v)]
         unknown = [name for name in names if name not in variables]
         if unknown:
             raise ValueError(f"names has {unknown}; some of {list(variables)} are needed")

@@ -49,7 +49,7 @@ def from_pymc(
         every observed variable; those left out belong to the prior, which is computed whole at each step.
     rows : sequence of pm.Data, optional
         The containers whose first axis runs over rows, or their names. By default those that the terms depend on and
-        that are as long as there are rows.
+        that are as long as there are rows. Plain arrays that run over rows are found whatever is named.
     through : variable or sequence of variables, optional
         What the rows see: free and deterministic variables through which alone the terms depend on parameters, or their
         names. `SurrogateMetropolis` expands the rows in these. A free variable counts on the scale on which PyMC moves
@@ -77,11 +77,18 @@ def from_pymc(
     TypeError
         If `model` is no `pymc.Model`, or none came outside a ``with`` block.
     ValueError
-        If rows do not enter by `pm.Data`, or the likelihood is not one factor for each row; the message names the
-        variable.
+        If the likelihood is not one factor for each row; if outcomes are missing, which PyMC imputes; if the rows are a
+        minibatch, or see a sparse array. The message names the variable.
 
     Notes
     -----
+    Data may be `pm.Data`, arrays or pandas objects. An array runs over rows where its entries meet those of the
+    outcome, entry by entry, in products, as index arrays or by slices such as ``X[:, 0]``. One that rows choose from
+    stays whole, however long it is. The terms of all rows are compared with the model's own, once, at a random point,
+    in parts of random rows; a model that differs is refused. An array that is found takes no second copy, where
+    `pm.Data` keeps one of its own; what an operation that mixes rows, such as a cumulative sum of an array, makes of
+    arrays alone is kept.
+
     Asked for k rows, the model hands k rows of each container to PyTensor: the cost does not grow with the number of
     rows in the data. Both the log-likelihood and the prior are expanded to second order at the posterior mode, as far
     as PyTensor can differentiate them. That takes ``dim`` passes over the data for each of a few Newton steps, once.
@@ -117,10 +124,10 @@ def from_pymc(
     >>> from fastrace import mcmc
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(2000, 2))
+    >>> y = x @ [1.0, -0.5] + rng.standard_t(4, size=2000)
     >>> with pm.Model() as model:
-    ...     X, Y = pm.Data("X", x), pm.Data("Y", x @ [1.0, -0.5] + rng.standard_t(4, size=2000))
     ...     b = pm.Normal("b", 0.0, 10.0, shape=2)
-    ...     obs = pm.StudentT("obs", nu=4.0, mu=X @ b, sigma=1.0, observed=Y)
+    ...     obs = pm.StudentT("obs", nu=4.0, mu=x @ b, sigma=1.0, observed=y)
     >>> kernel = mcmc.RacingMetropolis(mcmc.from_pymc(model))
     >>> trace = mcmc.sample(kernel, n_draws=200, n_chains=1, n_tune=100, rng=1)
     >>> bool(np.abs(trace.draws.mean(axis=(0, 1)) - [1.0, -0.5]).max() < 0.1)
@@ -181,9 +188,8 @@ class PyMCModel(Expansions):
     >>> from fastrace import mcmc
     >>> rng = np.random.default_rng(0)
     >>> with pm.Model() as model:
-    ...     Y = pm.Data("Y", rng.normal(0.5, 2.0, size=200))
     ...     mean, sd = pm.Normal("mean", 0.0, 10.0), pm.HalfNormal("sd", 5.0)
-    ...     obs = pm.Normal("obs", mu=mean, sigma=sd, observed=Y)
+    ...     obs = pm.Normal("obs", mu=mean, sigma=sd, observed=rng.normal(0.5, 2.0, size=200))
     >>> part = mcmc.PyMCModel(model, variables=["mean"])    # given sd, which set_others changes
     >>> part.names, list(part.others)
     (('mean',), ['sd_log__'])
@@ -504,10 +510,10 @@ class PyMCModel(Expansions):
         >>> import pymc as pm
         >>> from fastrace import mcmc
         >>> rng = np.random.default_rng(0)
+        >>> g, y = rng.integers(0, 6, 500), rng.integers(0, 2, 500)
         >>> with pm.Model() as model:
-        ...     G, Y = pm.Data("G", rng.integers(0, 6, 500)), pm.Data("Y", rng.integers(0, 2, 500))
         ...     a, tau, z = pm.Normal("a"), pm.HalfNormal("tau"), pm.Normal("z", shape=6)
-        ...     obs = pm.Bernoulli("obs", logit_p=a + tau * z[G], observed=Y)
+        ...     obs = pm.Bernoulli("obs", logit_p=a + tau * z[g], observed=y)
         >>> ours = mcmc.from_pymc(model)
         >>> trace = mcmc.sample(mcmc.SurrogateMetropolis(ours.as_glm()), n_draws=100, n_chains=2, rng=1)
         >>> ours.unpack(trace)["z"].shape

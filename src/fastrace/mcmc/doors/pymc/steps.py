@@ -140,7 +140,7 @@ class MetropolisStep(_RowStep):
     Raises
     ------
     ValueError
-        If the rows of the model do not enter by `pm.Data`, or its likelihood is not one factor for each row.
+        If the likelihood of the model is not one factor for each row, as for `from_pymc`.
 
     Notes
     -----
@@ -164,9 +164,8 @@ class MetropolisStep(_RowStep):
     >>> from fastrace.mcmc.doors.pymc import MetropolisStep
     >>> rng = np.random.default_rng(0)
     >>> with pm.Model() as model:
-    ...     Y = pm.Data("Y", rng.normal(1.0, 2.0, size=4000))
     ...     mu, sigma = pm.Normal("mu", 0.0, 10.0), pm.HalfNormal("sigma", 5.0)
-    ...     obs = pm.Normal("obs", mu, sigma, observed=Y)
+    ...     obs = pm.Normal("obs", mu, sigma, observed=rng.normal(1.0, 2.0, size=4000))
     ...     idata = pm.sample(draws=200, tune=100, chains=1, step=[MetropolisStep([mu, sigma])], random_seed=1,
     ...                       progressbar=False, quiet=True, compute_convergence_checks=False)
     >>> bool(idata["sample_stats"]["n_rows"].mean() < 1000)
@@ -240,9 +239,8 @@ class CategoricalStep(_RowStep):
     >>> from fastrace.mcmc.doors.pymc import CategoricalStep
     >>> rng = np.random.default_rng(0)
     >>> with pm.Model() as model:
-    ...     Y = pm.Data("Y", rng.normal(0.5, 1.0, size=3000))
     ...     z = pm.Categorical("z", p=np.full(3, 1 / 3))
-    ...     obs = pm.Normal("obs", 0.5 * z, 1.0, observed=Y)
+    ...     obs = pm.Normal("obs", 0.5 * z, 1.0, observed=rng.normal(0.5, 1.0, size=3000))
     ...     idata = pm.sample(draws=100, tune=10, chains=1, step=[CategoricalStep([z])], random_seed=1,
     ...                       progressbar=False, quiet=True, compute_convergence_checks=False)
     >>> idata["posterior"]["z"].values.mean()
