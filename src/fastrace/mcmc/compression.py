@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
@@ -19,26 +19,22 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
+from fastrace.mcmc._chunked import Chunks
 from fastrace.mcmc._moving import mean_seen
+from fastrace.mcmc._scales import WEAK, Parts, Scales, empirical_bayes, factored
 from fastrace.mcmc.kernels._nested_normal import layout_of
-from fastrace.mcmc.models._modes import ImproperError, QuadraticPart, called, require_precision
+from fastrace.mcmc.models._modes import QuadraticPart, called, require_precision
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 from fastrace.results import Result
 
 __all__ = ["Compressed", "compress"]
 
 Array = NDArray[np.float64]
-Parts = tuple[float, Array, Arrow]
 
-_STEPS = 60  # Newton steps with the scales of the effects estimated on the way,
-_HELD, _FIXED = 30, 45  # from the one on by their priors too, and from the other on as they are then
-_CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
-_SETTLED = 0.02  # relative change of those scales
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
-_DAMPING = (0.0, 1.0, 10.0, 100.0)  # times its own size that a curvature gets where it is not positive definite
+_PASSES = 6  # over chunks, at most
 _APART = 4.0  # standard deviations between two modes
-_WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +64,14 @@ class Compressed:
         Of all that the model's chains move.
     names : tuple of str
         Of what the rows see; empty if the parameters have none.
+    from_mode : float
+        How far `psi_hat` is from `mode`, in posterior standard deviations: up to sqrt(n_seen) it is in the bulk of the
+        posterior. nan where `compress` searched the rows that it expanded until nothing was left.
+    mode : ndarray of shape (n_seen,)
+        Where the expansion times the prior, as normal with estimated scales, is highest: one step of Newton's method
+        from `psi_hat`, which is where to expand next if that is far. Where `from_mode` is nan it is `psi_hat`.
+    n_chunks, n_passes : int
+        Chunks that held the rows, and passes over them; 0 where rows were those of the model.
 
     Examples
     --------
@@ -94,6 +98,10 @@ class Compressed:
     prior: JointPrior = field(repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
     _part: QuadraticPart | None = field(default=None, repr=False)  # of the prior, which `prior` does not hold
+    from_mode: float = field(default=math.nan, repr=False)
+    n_chunks: int = field(default=0, repr=False)
+    n_passes: int = field(default=0, repr=False)
+    _mode: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         blocks = self.curvature.n_blocks
@@ -104,6 +112,11 @@ class Compressed:
     def n_seen(self) -> int:
         """Number of parameters that the rows see."""
         return len(self.psi_hat)
+
+    @property
+    def mode(self) -> Array:
+        """Where Newton's method goes from `psi_hat`."""
+        return self.psi_hat if self._mode is None else self._mode
 
     @property
     def quadratic(self) -> Quadratic:
@@ -152,16 +165,25 @@ class Compressed:
 
 
 @one_blas_thread()
-def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compressed:
+def compress(
+    model: Model, psi_hat: ArrayLike | Result | Compressed | None = None, *, chunks: Any = None
+) -> Compressed:
     """Expand a model's log-likelihood to second order in what its rows see.
 
     Parameters
     ----------
     model : GLM, Softmax, FunctionModel or other Model
         It must give derivatives.
-    psi_hat : Trace or array_like of shape (n_seen,), optional
-        Where to expand: a trace of the model, for the mean of what the rows see of its draws, or a point, a learned
-        scale as its logarithm. By default near the posterior's bulk; see the notes.
+    psi_hat : Trace, Compressed or array_like of shape (n_seen,), optional
+        Where to expand: a trace of the model, for the mean of what the rows see of its draws; another expansion of it,
+        for the `mode` of that; or a point, a learned scale as its logarithm. By default near the posterior's bulk; see
+        the notes.
+    chunks : iterable of chunks, or callable that returns one, optional
+        All rows, where they do not fit into a table, such as the row groups of a Parquet file or several memory maps.
+        A chunk is a pair (X, y), or a dict of "X", "y" and those of "offset", "weights", "trials" and "groups" that
+        the model has. `model` is then a `GLM`, or a `Softmax` without groups, of some of the rows, the more random the
+        better: it says what family, columns, groups and priors are. Every group must be among those of the model. A
+        list, or a function that opens the rows anew, can be read several times, and an iterator once.
 
     Returns
     -------
@@ -171,7 +193,14 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
     Raises
     ------
     ValueError
-        If the model has no derivatives, the posterior is improper, or no such point is found.
+        If the model has no derivatives, the posterior is improper, or no such point is found; if a chunk is not what
+        the model needs, or chunks that give their rows once are needed twice.
+
+    Warns
+    -----
+    UserWarning
+        If `chunks` are an iterator, or `psi_hat` came, and the expansion is farther from its mode than the posterior
+        reaches.
 
     Notes
     -----
@@ -181,6 +210,18 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
     them. Each takes a pass over the rows in chunks; where a `GLM` has more than 4e5 rows, every k-th row does for all
     but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
     for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
+
+    With `psi_hat` there is one pass over the rows of the model, or over the chunks. With `chunks` alone the model's
+    rows, which are a pilot, say where to expand. Then comes a pass over the chunks, and another one from the mode of
+    the expansion as long as that is more than sqrt(n_seen) posterior standard deviations away, up to 6 in all: one or
+    two passes as a rule. `Compressed.from_mode` says how far it is in the end. Each row is read once in a pass, and
+    memory is that of 65,536 rows besides that of the expansion; a chunk that is not an array, a memory map or a sparse
+    table, such as a frame, is converted whole. Priors are those of the model, so that what is in units of the data,
+    such as "weak" ones, is in units of the pilot's.
+
+    Kernels and `correct` decide by rows read at random, which chunks do not give: they need a model of all rows, such
+    as a `GLM` of one memory map, beside the expansion. Without one, NUTS or any other sampler on the expansion is what
+    is left, whose draws nothing corrects.
 
     Examples
     --------
@@ -202,27 +243,24 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
         raise ValueError("the rows see a map of the model's parameters, which an expansion alone does not hold: "
                          "SurrogateMetropolis(model) makes its own")
     prior = prior_of(model)
+    if chunks is not None:
+        return _of_chunks(model, prior, psi_hat, chunks)
     if psi_hat is not None:
-        point = mean_seen(model, psi_hat) if isinstance(psi_hat, Result) else _checks.floats(psi_hat, "psi_hat")
-        if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
-            raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
-        parts = expansion_of(model, point)
-        _require_precision(model, prior, parts, _Scales(prior))
-        bent = _bent(parts[2], model.prior_part)
-        return _compressed(model, prior, point, parts, _Scales(prior).about(point, bent))
+        point = _given_point(model, prior, psi_hat)
+        return _expanded_at(model, prior, point, expansion_of(model, point))
     if prior.n_hyper == 0 and not prior.given[2]:
         point = np.array(model.reference().theta_hat)
         parts = expansion_of(model, point)
-        scales = _Scales(prior)
+        scales = Scales(prior)
         scales.bend(point)
         return _compressed(model, prior, point, parts, scales.precision())
-    start, scales, both = _start(model, prior), _Scales(prior), partial(_with_part, model.prior_part)
+    start, scales, both = _start(model, prior), Scales(prior), partial(_with_part, model.prior_part)
     if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
         rows = np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE))
         with contextlib.suppress(NoModeError):
             start, scales = _on_some(model, rows, start, scales)
     try:
-        point, parts, scales = _empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), start, scales)
+        point, parts, scales = empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), start, scales)
     except NoModeError:
         _require_precision(model, prior, expansion_of(model, start), scales, exactly=False)
         model._explain_no_mode()
@@ -234,10 +272,54 @@ def compress(model: Model, psi_hat: ArrayLike | Result | None = None) -> Compres
     return _compressed(model, prior, point, parts, scales.precision())
 
 
-def _on_some(model: GLM, rows: NDArray[np.intp], start: Array, scales: _Scales) -> tuple[Array, _Scales]:
+def _given_point(model: Model, prior: JointPrior, psi_hat: Any) -> Array:
+    """The point that a user names."""
+    if isinstance(psi_hat, Result):
+        point = mean_seen(model, psi_hat)
+    else:
+        point = _checks.floats(psi_hat.mode if isinstance(psi_hat, Compressed) else psi_hat, "psi_hat")
+    if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
+        raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
+    return point
+
+
+def _expanded_at(model: Model, prior: JointPrior, point: Array, parts: Parts, rows: Chunks | None = None,
+                 n_passes: int = 0) -> Compressed:
+    """An expansion at any point, with how far its mode is; of the rows of chunks, if they came."""
+    scales = Scales(prior)
+    _require_precision(model, prior, parts, scales)
+    precision = scales.about(point, _bent(parts[2], model.prior_part))
+    _, slope, bent = _with_part(model.prior_part, parts, point)
+    factor = factored(bent, scales)
+    gradient = slope + scales.pulled(factor, point)[1]
+    step = np.asarray(factor.solve(gradient))
+    out = _compressed(model, prior, point, parts, precision)
+    out = replace(out, from_mode=math.sqrt(max(0.0, float(step @ gradient))), _mode=point + step)
+    return out if rows is None else replace(out, n_rows=rows.n_rows, n_chunks=rows.n_chunks, n_passes=n_passes)
+
+
+def _of_chunks(model: Model, prior: JointPrior, psi_hat: Any, chunks: Any) -> Compressed:
+    """The expansion of rows in chunks, of which those of the model are some."""
+    rows = Chunks(model, chunks)
+    point = np.array(compress(model).psi_hat) if psi_hat is None else _given_point(model, prior, psi_hat)
+    reach = math.sqrt(prior.n_seen)
+    for n_passes in range(1, _PASSES + 1):
+        out = _expanded_at(model, prior, point, _parts(*rows.expand(point)), rows, n_passes)
+        if out.from_mode <= reach or rows.once or psi_hat is not None:
+            break
+        point = np.array(out.mode)
+    if out.from_mode > reach:
+        again = "compress(model, psi_hat=compressed, chunks=...), with the chunks once more, goes on from there"
+        warnings.warn(f"the chunks were expanded {out.from_mode:.3g} posterior standard deviations from the mode of "
+                      f"the expansion, and up to {reach:.3g} are expected of a point in the posterior's bulk: {again}",
+                      stacklevel=_checks.users_level())
+    return out
+
+
+def _on_some(model: GLM, rows: NDArray[np.intp], start: Array, scales: Scales) -> tuple[Array, Scales]:
     """Where Newton's steps lead on some of the rows, and the scales there."""
     some, both = model._taken(rows), partial(_with_part, model.prior_part)
-    point, _, scales = _empirical_bayes(lambda psi: both(_parts(*expand_seen(some, psi)), psi), start, scales)
+    point, _, scales = empirical_bayes(lambda psi: both(_parts(*expand_seen(some, psi)), psi), start, scales)
     return point, scales
 
 
@@ -250,12 +332,12 @@ def expansions_apart(model: GLM, compressed: Compressed, starts: Iterable[Array]
     def apart(a: Array, b: Array) -> bool:
         return bool((a - b) @ metric.times(a - b) > _APART**2)
 
-    near, _ = _on_some(model, rows, hat, _Scales(compressed.prior))
+    near, _ = _on_some(model, rows, hat, Scales(compressed.prior))
     for start in starts:
         with contextlib.suppress(ValueError, np.linalg.LinAlgError):  # so far out there need not be a way back
-            point, scales = _on_some(model, rows, start, _Scales(compressed.prior))
+            point, scales = _on_some(model, rows, start, Scales(compressed.prior))
             if apart(point, near):
-                point, _, scales = _empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), point, scales)
+                point, _, scales = empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), point, scales)
                 if apart(point, hat):
                     yield _compressed(model, compressed.prior, point, expansion_of(model, point), scales.precision())
 
@@ -279,7 +361,7 @@ def _with_part(part: QuadraticPart | None, parts: Parts, psi: Array) -> Parts:
 
 
 def _require_precision(
-    model: Model, prior: JointPrior, parts: Parts, scales: _Scales, exactly: bool = True
+    model: Model, prior: JointPrior, parts: Parts, scales: Scales, exactly: bool = True
 ) -> None:
     """Refuse columns so nearly collinear that the sums over rows, in double precision, cannot tell them apart.
 
@@ -297,7 +379,7 @@ def _require_precision(
     require_precision(curvature, moved, model.names, "or give them narrower priors")
 
 
-def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: _Scales) -> None:
+def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Scales) -> None:
     """Refuse coefficients with a flat prior that the rows do not bound: collinear ones, or separated outcomes."""
     flat = np.array([j for j, c in enumerate(prior.given[0]) if c[0] == "flat"], dtype=int)
     if not len(flat) or prior.given[4]:
@@ -313,7 +395,7 @@ def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts,
         bounded = bool(np.isfinite(spread).all() and (spread[flat] < _COLLINEAR).all())
     except np.linalg.LinAlgError:
         bounded = False
-        scale = np.sqrt(np.diagonal(parts[2].dense)[flat]) + _WEAK
+        scale = np.sqrt(np.diagonal(parts[2].dense)[flat]) + WEAK
         share[flat] = np.abs(np.linalg.eigh(parts[2].dense[np.ix_(flat, flat)] / np.outer(scale, scale))[1][:, 0])
     if not bounded:
         raise ValueError(f"the posterior is improper: the rows say nothing about one direction of parameters "
@@ -344,6 +426,11 @@ def _compressed(model: Model, prior: JointPrior, point: Array, parts: Parts, pre
 def require_of(compressed: Compressed, model: Model, with_prior: bool = True) -> None:
     """Refuse the expansion of other rows, or of a model with another prior: a chain on it would be of neither."""
     sizes = [(part.n_rows, part.n_seen) for part in (compressed, model)]
+    if sizes[0] != sizes[1] and compressed.n_chunks:
+        raise ValueError(f"{compressed!r} is of {counted(compressed.n_chunks, 'chunk')}, and the model that came is of "
+                         f"{counted(model.n_rows, 'row')}: decisions read rows at random, which chunks do not give. A "
+                         f"model of all of their rows is needed, in their order or not, such as a GLM of one memory "
+                         f"map; where there is none, draws of the expansion cannot be corrected")
     if sizes[0] != sizes[1]:
         raise ValueError(f"{compressed!r} came for a model of {counted(sizes[1][0], 'row')} and "
                          f"{counted(sizes[1][1], 'parameter')} that these see; compress(model) of this very model is "
@@ -412,186 +499,6 @@ def with_precision(arrow: Arrow, layout: Sequence[tuple[int, int]], precision: A
     return Arrow(dense, arrow.border, blocks, arrow.start)
 
 
-def _first_variance(sd: tuple[str, float, float]) -> float:
-    """Of effects, before anything is known but the prior of their standard deviation, which knows their units.
-
-    The estimate rises slowly from far below what the data say.
-    """
-    return (0.4 * sd[1]) ** 2 if sd[0] in ("half-normal", "half-student") else 1.0
-
-
-def _held(sd: tuple[str, float, float], n: int, variance: float) -> float:
-    """The likeliest variance of n effects whose mean square is `variance`, under the prior of its root's logarithm."""
-    density = JointPrior((), aux=sd)
-
-    def slope(s: float) -> float:
-        by_prior = density.value_and_gradient(np.array([s]))[1]
-        return n * variance * math.exp(-2.0 * s) - n + float(by_prior[0])
-
-    low = high = 0.5 * math.log(variance)
-    while slope(low) < 0.0:
-        low -= 1.0
-    while slope(high) > 0.0:
-        high += 1.0
-    return math.exp(2.0 * float(brentq(slope, low, high)))
-
-
-class _Scales:
-    """Normal priors whose scales are estimated: one covariance per factor, one variance per pool of coefficients."""
-
-    hold = False  # by their own priors: with groups of one outcome the likelihood alone may lead them nowhere
-
-    def __init__(self, prior: JointPrior) -> None:
-        coefficients, pools, factors, aux, _ = prior.given
-        self.aux = None if aux is None else JointPrior((), aux=aux)
-        self.of_aux = np.zeros(int(aux is not None))
-        self.mean = np.array([c[1] for c in coefficients], dtype=np.float64)
-        fixed = [0.0 if c[0] == "flat" or c[4] >= 0 else 1.0 / c[2] ** 2 for c in coefficients]
-        self.fixed = np.array(fixed, dtype=np.float64)
-        self.pools = [np.array([j for j, c in enumerate(coefficients) if c[4] == k]) for k in range(len(pools))]
-        self.variances = [1.0] * len(pools)
-        self.factors = [(count, len(sds)) for count, sds, _ in factors]
-        self.of_scales = [sds for _, sds, _ in factors]
-        self.covariances = [np.diag([_first_variance(sd) for sd in sds]) for _, sds, _ in factors]
-        self.n_seen = prior.n_seen
-
-    def precision(self) -> Array:
-        coefficients = self.fixed.copy()
-        for members, variance in zip(self.pools, self.variances, strict=True):
-            coefficients[members] = 1.0 / variance
-        parts = [coefficients]
-        for (count, _), covariance in zip(self.factors, self.covariances, strict=True):
-            parts.append(np.tile(np.linalg.inv(covariance).ravel(), count))
-        return np.concatenate([*parts, self.of_aux])
-
-    def bend(self, psi: Array) -> None:
-        """Take up the curvature at psi of the log prior of an auxiliary parameter."""
-        if self.aux is not None:
-            self.aux.expand_at(psi[-1:])
-            _, self.of_aux = self.aux.conditional_of(())
-
-    def pulled(self, factor: ArrowFactor, psi: Array) -> tuple[float, Array]:
-        """Log density, without its constant, and gradient at psi."""
-        step, level = psi.copy(), 0.0
-        step[: len(self.mean)] -= self.mean
-        if self.aux is not None:
-            step[-1] = 0.0
-            level, slope = self.aux.value_and_gradient(psi[-1:])
-        pull = factor.prior_times(self.precision(), step)
-        if self.aux is not None:
-            pull[-1] = -slope[0]
-        return level - 0.5 * float(step @ pull), -pull
-
-    def estimate(self, psi: Array, factor: ArrowFactor) -> float:
-        """Take up the second moments of the posterior about psi; the largest relative change of a scale."""
-        dense, blocks = factor.block_covariances()
-        arrow, change = factor.base, 0.0
-        _, outside = arrow.block_coordinates()
-        place = {int(c): k for k, c in enumerate(outside)}
-        for k, members in enumerate(self.pools):
-            own = [place[int(j)] for j in members]
-            new = float(np.mean((psi[members] - self.mean[members]) ** 2 + np.diagonal(dense)[own]))
-            change, self.variances[k] = max(change, abs(new / self.variances[k] - 1.0)), new
-        first = len(self.mean)
-        for k, (count, q) in enumerate(self.factors):
-            effects = psi[first : first + count * q].reshape(count, q)
-            if arrow.n_blocks and first == arrow.start:
-                spread = blocks.sum(axis=0)
-            else:
-                here = place[first]
-                table = dense[here : here + count * q, here : here + count * q].reshape(count, q, count, q)
-                spread = np.einsum("gigj->ij", table)
-            new = (effects.T @ effects + spread) / max(count, 1)
-            if self.hold:
-                held = [_held(sd, count, v) / v for sd, v in zip(self.of_scales[k], np.diagonal(new), strict=True)]
-                new = new * np.sqrt(np.outer(held, held))
-            old = np.diagonal(self.covariances[k])
-            change = max(change, float(np.abs(np.diagonal(new) / old - 1.0).max()))
-            self.covariances[k] = new
-            first += count * q
-        return change
-
-    def about(self, psi: Array, curvature: Arrow) -> Array:
-        """The precision with scales estimated about a given point."""
-        self.bend(psi)
-        for _ in range(10):
-            factor = _factored(curvature, self)
-            if self.estimate(psi, factor) < _SETTLED:
-                break
-        return self.precision()
-
-    @property
-    def layout(self) -> list[tuple[int, int]]:
-        return [(len(self.mean), 1), *self.factors, *([(1, 1)] if self.aux is not None else [])]
-
-
-def _factored(curvature: Arrow, scales: _Scales) -> ArrowFactor:
-    """Factor of curvature and prior. Where a term is convex it has no curvature, and a weak prior stands in."""
-    factor = ArrowFactor(curvature, scales.layout)
-    precision = scales.precision()
-    diagonal = np.abs(curvature.diagonal())
-    ends = np.cumsum([0] + [count * width for count, width in scales.layout])
-    for times in _DAMPING:
-        parts, taken = [], 0
-        for (count, width), first in zip(scales.layout, ends[:-1], strict=True):
-            size = count * width * width
-            block = precision[taken : taken + size].reshape(count, width, width).copy()
-            more = diagonal[first : first + count * width].reshape(count, width) + _WEAK
-            block[:, np.arange(width), np.arange(width)] += times * more
-            parts.append(block.ravel())
-            taken += size
-        with contextlib.suppress(np.linalg.LinAlgError):
-            factor.factor(np.concatenate(parts))
-            return factor
-    raise NoModeError("the log-likelihood is not curved downwards where Newton's method went: centre and scale "
-                      "columns, give proper priors, or give psi_hat")
-
-
 def _start(model: Model, prior: JointPrior) -> Array:
     start = np.asarray(model._start(), dtype=np.float64)
     return start[: prior.n_seen] if len(start) >= prior.n_seen else np.zeros(prior.n_seen)
-
-
-def _empirical_bayes(
-    expand: Callable[[Array], Parts], psi: Array, scales: _Scales
-) -> tuple[Array, Parts, _Scales]:
-    """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there."""
-    parts, learned = expand(psi), bool(psi.any())
-    for t in range(_STEPS):
-        scales.hold = t >= _HELD
-        scales.bend(psi)
-        change = math.inf if t == 0 else 0.0
-        if t < _FIXED and (t > 0 or learned):
-            change = scales.estimate(psi, _factored(parts[2], scales))
-        factor = _factored(parts[2], scales)
-        level, pull = scales.pulled(factor, psi)
-        step = factor.solve(parts[1] + pull)
-        promised = float(step @ (parts[1] + pull))
-        if promised < _CLOSE * len(psi) and change < _SETTLED:
-            return psi, parts, scales
-        size = 1.0
-        while True:
-            with np.errstate(all="ignore"):
-                new = _tried(expand, psi + size * step)
-            if new is not None:
-                gain = new[0] + scales.pulled(factor, psi + size * step)[0] - parts[0] - level
-                if gain >= 1e-4 * size * promised - 1e-9 * abs(parts[0]):
-                    break
-            size /= 2.0
-            if size < 1e-6:
-                raise NoModeError("Newton's method found no point to expand at: centre and scale columns, give proper "
-                                  "priors, or give psi_hat")
-        psi, parts = psi + size * step, new
-    raise NoModeError(f"no point to expand at was found in {_STEPS} Newton steps: the outcomes may be separated, or "
-                      f"columns collinear or all 0, under a flat prior; give proper priors, or psi_hat")
-
-
-def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
-    """The expansion, or None where the likelihood overflows."""
-    try:
-        parts = expand(psi)
-    except ImproperError:
-        raise
-    except ValueError:
-        return None
-    return parts if math.isfinite(parts[0]) and np.isfinite(parts[1]).all() else None

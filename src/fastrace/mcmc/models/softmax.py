@@ -35,7 +35,7 @@ from fastrace.mcmc.models.priors import HalfNormal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
 
-__all__ = ["Softmax"]
+__all__ = ["Softmax", "offset_from_first"]
 
 Array = NDArray[np.float64]
 
@@ -161,7 +161,7 @@ class Softmax(_CompiledModel):
             for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
                 warnings.warn(words, stacklevel=_checks.users_level())
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
-        apart = None if offset is None else _from_first(offset, (rows.n_rows, self.n_classes))
+        apart = None if offset is None else offset_from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
         self._data = self._source(_with_indicators(rows.X, factors), rows.y, np.zeros((1, self._width)), beside)
         self.shuffled = shuffle is not None
@@ -331,7 +331,7 @@ class Softmax(_CompiledModel):
         return self._times_weights(out)
 
 
-def _from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
+def offset_from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
     """Offsets of all classes but the first, from that of the first."""
     table = offset_table(offset, shape)
     return np.ascontiguousarray(table[:, 1:] - table[:, :1])
