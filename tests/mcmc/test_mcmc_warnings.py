@@ -35,6 +35,20 @@ def of(draws, accepted=True):
     return trace
 
 
+def test_warnings_name_the_line_of_the_user():
+    pytest.importorskip("threadpoolctl")    # so that functions that hold BLAS to one thread have something to hold
+    model = logistic_model(500)
+    with pytest.warns(UserWarning) as seen:
+        trace = mcmc.sample(mcmc.RacingMetropolis(model), np.zeros(model.dim), n_draws=150, n_chains=2, rng=1)
+    assert trace.warnings and {one.filename for one in seen} == {__file__}
+    slow = mcmc.RacingMetropolis(model, proposal="random-walk", size=0.01)
+    with pytest.warns(UserWarning):
+        trace = mcmc.sample(slow, n_draws=200, n_chains=2, n_tune=0, rng=1)
+    with pytest.warns(UserWarning) as seen:
+        assert mcmc.check_bias(slow, trace, n=5, rng=1).warnings
+    assert {one.filename for one in seen} == {__file__}
+
+
 @pytest.mark.parametrize("n_draws", [10, 60, 200, 1000, 2000])
 @pytest.mark.parametrize("n_chains", [1, 2, 4])
 @pytest.mark.parametrize("kernel", [mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis, mcmc.RacingSlice])

@@ -29,6 +29,7 @@ MOST = 2**63 - 1        # that 64 bits count
 MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
+_BETWEEN = "fastrace", "contextlib"     # modules whose frames stand between a user's line and a warning
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 
 
@@ -145,9 +146,12 @@ def floats(value: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def users_level() -> int:
-    """`stacklevel` of a warning by the caller that names the user's line, however many of our functions lie between."""
+    """`stacklevel` of a warning by the caller that names the user's line, however many of our functions lie between.
+
+    A context manager that decorates one of them adds a frame of contextlib, which lies between too.
+    """
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastrace":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         frame, level = frame.f_back, level + 1
     return level
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace.mcmc.compression import expansion_of
 from fastrace.mcmc.models.base import Model, _CompiledModel
@@ -50,7 +51,7 @@ def pointwise(model: Model, draws: Array) -> Array:
     if k > 1:
         warnings.warn(f"log_likelihood has one draw in {k}, {kept.shape[1]} of {n_draws} of each chain: for "
                       f"{counted(model.n_rows, 'row')} they take {8e-9 * kept.shape[1] * size:.2g} GB, and all would "
-                      f"take {8e-9 * n_draws * size:.2g}", stacklevel=3)
+                      f"take {8e-9 * n_draws * size:.2g}", stacklevel=_checks.users_level())
     model = model.model if isinstance(model, Binned) else model  # which has the same terms, and reads them one by one
     source, theta = model._arms(2)
     points = kept.reshape(-1, kept.shape[2])[:, : model.n_seen]
@@ -92,6 +93,6 @@ def expanded_log_posterior(model: Model, draws: Array) -> Array | None:
         warnings.warn(f"sample_stats has no lp: the second-order expansion of the log-likelihood at the mean of the "
                       f"draws is off by a standard deviation of {off:.2g} at {len(some)} of them, and {_OFF:g} is the "
                       f"most; model.log_posteriors has the log-posterior itself, for a pass over the rows for every 64 "
-                      f"draws", stacklevel=3)
+                      f"draws", stacklevel=_checks.users_level())
         return None
     return np.asarray(model._plus_log_prior(points, out)).reshape(draws.shape[:2])

@@ -147,7 +147,7 @@ def check_bias(
     high = float(stats.beta.ppf(0.975, wrong + 1, checked - wrong)) if wrong < checked else 1.0
     problems = unmixed(trace)
     for words in problems:
-        warnings.warn(words, stacklevel=3)
+        warnings.warn(words, stacklevel=_checks.users_level())
     return BiasCheck(checked, wrong, raced, wrong / checked, (low, high), kernel.delta, tuple(problems))
 
 

@@ -172,7 +172,7 @@ def correct(
     problems = _problems(trace, proposed, k, model)
     problems += _width_problems(array, surrogate, model, problems)
     for words in problems:
-        warnings.warn(words, stacklevel=3)
+        warnings.warn(words, stacklevel=_checks.users_level())
     return replace(trace, warnings=tuple(problems))
 
 
