@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._models._softmax import offset_table
 from fastrace._models.rows import chunks, lengths
 
 Array = NDArray[np.float64]
@@ -26,6 +27,12 @@ class Sums(NamedTuple):
     gradient: Array     # shape (d,)
     hessian: Array      # shape (d, d)
     largest: float      # number that a row's term or residual is computed from, in absolute value
+
+
+def offset_from_first(offset: Any, shape: tuple[int, int]) -> Array:
+    """Offsets of all classes but the first, from that of the first."""
+    table = offset_table(offset, shape)
+    return np.ascontiguousarray(table[:, 1:] - table[:, :1])
 
 
 def predictors(source: Any, at: Array) -> Iterator[tuple[slice, Array, Array]]:

@@ -16,11 +16,11 @@ from fastrace._models._seen import expand_seen
 from fastrace._models._softmax import SoftmaxSource
 from fastrace._models.glm_inputs import refuse_overflow
 from fastrace._models.grouping import Groups, as_groups
-from fastrace._models.softmax_sums import softmax_sums
+from fastrace._models.softmax_sums import offset_from_first, softmax_sums
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import NoModeError
 from fastrace.mcmc.models.model import GLM, Model
-from fastrace.mcmc.models.softmax import Softmax, offset_from_first
+from fastrace.mcmc.models.softmax import Softmax
 
 __all__ = ["Chunks"]
 

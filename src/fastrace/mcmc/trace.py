@@ -174,6 +174,48 @@ class Trace(Result):
         """Whether the bound had not decided when all rows had been read."""
         return self._stacked("undecided")
 
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Draws of one coordinate by its name, or of a variable as `to_arrays` names it.
+
+        Parameters
+        ----------
+        name : str
+            Out of `names`, such as "age" or "sd(1|clinic)", or a variable such as "1|clinic", which has an axis for its
+            groups.
+
+        Returns
+        -------
+        ndarray of shape (n_chains, n_draws, ...)
+
+        Raises
+        ------
+        KeyError
+            If nothing is called so.
+        TypeError
+            If `name` is no str.
+
+        Examples
+        --------
+        >>> from fastrace import mcmc
+        >>> model = mcmc.GLM({"one": [1.0] * 4, "age": [1.0, 2.0, 3.0, 4.0]}, [0, 1, 0, 1], prior_sd=1.0)
+        >>> trace = mcmc.sample(model, n_draws=20, n_chains=2, rng=1)
+        >>> trace["age"].shape
+        (2, 20)
+        """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a coordinate is needed, and {shown(name)} came; trace.draws[:, :, j] has "
+                            f"them by number, and trace.chains the chains")
+        if name in self.names:
+            return np.asarray(self._flat()[:, :, self.names.index(name)])
+        variables = self._variables()
+        if name not in variables:
+            known = list(dict.fromkeys([*variables, *self.names]))
+            raise KeyError(f"nothing is called {name!r}; there are {', '.join(map(repr, known[:20]))}"
+                           f"{', ...' if len(known) > 20 else ''}")
+        return variables[name]
+
+    __iter__ = None  # or Python would count from 0
+
     def _name(self, j: int) -> str:
         """What coordinate j is called."""
         return self.names[j] if self.names else f"{self.variable}[{j}]"

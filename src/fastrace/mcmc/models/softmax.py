@@ -16,11 +16,11 @@ from scipy.sparse import csr_array, hstack
 from fastrace._base import _checks, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
-from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
+from fastrace._models._softmax import SoftmaxSource, classes_of
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
 from fastrace._models.grouping import Factor, as_groups
 from fastrace._models.rows import chunks
-from fastrace._models.softmax_sums import THIRD, lengths_apart, predictors, softmax_sums, spreads
+from fastrace._models.softmax_sums import THIRD, lengths_apart, offset_from_first, predictors, softmax_sums, spreads
 from fastrace.control_variates import residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
@@ -35,7 +35,7 @@ from fastrace.mcmc.models.priors import HalfNormal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
 
-__all__ = ["Softmax", "offset_from_first"]
+__all__ = ["Softmax"]
 
 Array = NDArray[np.float64]
 
@@ -192,6 +192,53 @@ class Softmax(_CompiledModel):
             warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
                           f"prior alone then says what their parameters are", stacklevel=_checks.users_level())
 
+    def predict(
+        self,
+        trace: Any,
+        X: ArrayLike,
+        *,
+        offset: ArrayLike | None = None,
+        groups: Any = None,
+        interval: float | None = None,
+    ) -> Array:
+        """The probabilities of the classes of new rows at each draw of a trace, or their posterior mean and intervals.
+
+        Parameters
+        ----------
+        trace, X
+            As in `GLM.predict`.
+        offset : array_like of shape (n, n_classes), optional
+            Added to the predictors; 0 by default.
+        groups, interval
+            As in `GLM.predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_chains * n_draws, n, n_classes), or with `interval` (3, n, n_classes)
+            Draws of the probabilities, or their posterior means and the ends of their intervals.
+
+        Raises
+        ------
+        ValueError
+            If the trace is of another model, columns or groups are missing, or a level is unknown.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastrace import mcmc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(1000, 1))
+        >>> y = np.argmax(X * [0.0, 1.0, -1.0] + rng.gumbel(size=(1000, 3)), axis=1)
+        >>> model = mcmc.Softmax(X, y, prior_sd=10.0)
+        >>> trace = mcmc.sample(model, n_draws=500, rng=1)
+        >>> model.predict(trace, [[0.0], [4.0]], interval=0.9)[0].round(1)
+        array([[0.3, 0.3, 0.3],
+               [0. , 1. , 0. ]])
+        """
+        from fastrace.mcmc._prediction import predicted_softmax  # which knows traces, as models do not
+
+        return predicted_softmax(self, trace, X, offset, groups, interval)
+
     def _require_intercepts(self, factors: Sequence[Factor]) -> None:
         for factor in factors:
             if factor.terms != ("1",):
@@ -329,12 +376,6 @@ class Softmax(_CompiledModel):
             own = (self._classes == j) | (self._classes == k)
             out[own] = np.maximum(out[own], lengths_apart(self._data.rows.X, reference.factor, j, k)[own])
         return self._times_weights(out)
-
-
-def offset_from_first(offset: ArrayLike, shape: tuple[int, int]) -> Array:
-    """Offsets of all classes but the first, from that of the first."""
-    table = offset_table(offset, shape)
-    return np.ascontiguousarray(table[:, 1:] - table[:, :1])
 
 
 def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:

@@ -1,0 +1,227 @@
+"""Means of new rows at the draws of a trace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from fastrace._base import _checks, _frames
+from fastrace._base._words import counted
+from fastrace._models._softmax import offset_table
+from fastrace._models.grouping import Factor, Groups, as_groups, row_numbers
+from fastrace.mcmc._moving import moving
+
+__all__ = ["predicted_glm", "predicted_softmax"]
+
+Array = NDArray[np.float64]
+
+_AT_ONCE = 4_000_000  # numbers, where only means and quantiles are kept
+_INVERSES: dict[str, Callable[[Array], Array]] = {  # from predictors to means
+    "logistic": special.expit,
+    "binomial": special.expit,
+    "probit": special.ndtr,
+    "cloglog": lambda eta: -np.expm1(-np.exp(eta)),
+    "poisson": np.exp,
+    "negative-binomial": np.exp,
+    "gamma": np.exp,
+    "gaussian": np.array,
+    "student-t": np.array,
+}
+
+
+def predicted_glm(
+    model: Any, trace: Any, X: Any, offset: ArrayLike | None, groups: Any, new_levels: bool, rng: _checks.RngLike,
+    interval: float | None,
+) -> Array:
+    """`GLM.predict`."""
+    draws = _draws_of(model, trace)
+    table = _table(X, list(model.names or ())[: model.n_columns], model.n_columns)
+    n = table.shape[0]
+    shift = row_numbers(offset, "offset", n, lambda v: np.isfinite(v), "finite")
+    effects = [_effects(model, factor, own, draws, new_levels, rng)
+               for factor, own in zip(model.factors, _new_groups(model.factors, groups, n), strict=True)]
+    inverse, p = _INVERSES[model._glm.family], model.n_columns
+
+    def means(part: slice) -> Array:
+        eta = draws[:, :p] @ _dense(table[part]).T
+        for factor, (codes, slopes, values) in zip(model.factors, effects, strict=True):
+            across = np.ones((part.stop - part.start, int(factor.intercept)))
+            if slopes is not None or factor.columns:
+                more = slopes[part] if slopes is not None else _dense(table[part])[:, list(factor.columns)]
+                across = np.column_stack([across, more])
+            for k in range(factor.width):
+                eta += values[:, codes[part], k] * across[:, k]
+        if shift is not None:
+            eta += shift[part]
+        return inverse(eta)
+
+    return _kept(means, len(draws), n, (), interval)
+
+
+def predicted_softmax(
+    model: Any, trace: Any, X: Any, offset: ArrayLike | None, groups: Any, interval: float | None
+) -> Array:
+    """`Softmax.predict`."""
+    draws, classes, width = _draws_of(model, trace), model.n_classes, model.n_columns
+    counts = [len(levels) for _, levels in model._factors]
+    p = width - sum(counts)
+    table = _table(X, [name[: -len("[1]")] for name in (model.names or ())[:p]], p)
+    n = table.shape[0]
+    shift = None if offset is None else offset_table(offset, (n, classes))
+    places, first, factors = [], p, []
+    for name, levels in model._factors:
+        factors.append(Factor(name, np.zeros(0, np.int32), levels, first, ("1",), True, (), None, False))
+        first += len(levels)
+    for factor, own in zip(factors, _new_groups(factors, groups, n), strict=True):
+        codes, unknown = _codes(factor, own)
+        _refuse_unknown(factor, unknown, "")
+        places.append(factor.start + codes)
+    theta = draws[:, : (classes - 1) * width].reshape(-1, classes - 1, width)
+
+    def means(part: slice) -> Array:
+        eta = np.zeros((len(draws), part.stop - part.start, classes))
+        eta[:, :, 1:] = np.swapaxes(theta[:, :, :p] @ _dense(table[part]).T, 1, 2)
+        for own in places:
+            eta[:, :, 1:] += np.swapaxes(theta[:, :, own[part]], 1, 2)
+        if shift is not None:
+            eta += shift[part]
+        return np.asarray(special.softmax(eta, axis=2))
+
+    return _kept(means, len(draws), n, (classes,), interval)
+
+
+def _draws_of(model: Any, trace: Any) -> Array:
+    if not hasattr(trace, "draws"):
+        raise TypeError(f"trace is {_checks.shown(trace)}; the Trace that mcmc.sample(model) returned is needed")
+    out = moving(model, trace).reshape(-1, model.dim)
+    if not len(out):
+        raise ValueError("the trace has no draws; at least one is needed")
+    return out
+
+
+def _table(X: Any, columns: Sequence[str], p: int) -> Any:
+    """New rows with the columns of the model; those of a frame by name, whatever else it has."""
+    names = _frames.column_names(X)
+    if names is not None:
+        missing = [name for name in columns if name not in names]
+        if missing:
+            raise ValueError(f"X lacks the {'column' if len(missing) == 1 else 'columns'} "
+                             f"{', '.join(map(repr, missing[:20]))}; the model has "
+                             f"{', '.join(map(repr, columns[:20]))}, and X {', '.join(map(repr, names[:20]))}. Of a "
+                             f"model made by a formula these are the columns of its design, such as 'Intercept'")
+        X = {name: X[name] for name in columns}
+    table = X.tocsr() if hasattr(X, "tocsr") else np.asarray(_frames.as_table(X, "X", "a table of numbers"))
+    if table.ndim != 2 or table.shape[1] != p or table.dtype.kind not in "fiub":
+        raise ValueError(f"X has shape {table.shape} and dtype {table.dtype}; real numbers of shape (n, {p}), with the "
+                         f"columns {', '.join(map(repr, columns[:20]))}, are needed")
+    if not np.isfinite(table.data if hasattr(table, "nnz") else table).all():
+        raise ValueError("X is not finite in every entry; finite numbers are needed")
+    return table
+
+
+def _dense(rows: Any) -> Array:
+    return np.asarray(rows.toarray() if hasattr(rows, "nnz") else rows, dtype=np.float64)
+
+
+def _new_groups(factors: Sequence[Factor], groups: Any, n: int) -> list[Groups]:
+    """For each factor of the model, the groups of the new rows."""
+    given = as_groups(groups)
+    named = {group.name: group for group in given if group.name is not None}
+    out = []
+    for k, factor in enumerate(factors):
+        own = named.get(factor.name, given[k] if k < len(given) and given[k].name is None else None)
+        if own is None:
+            raise ValueError(f"groups of {factor.name!r} are needed, one for each new row; the model has factors "
+                             f"{', '.join(repr(f.name) for f in factors)}, and groups {list(named) or 'none'}")
+        if len(own.codes) != n:
+            raise ValueError(f"groups {factor.name!r} have {len(own.codes)} rows; {n}, as many as X, are needed")
+        out.append(own)
+    if len(given) != len(factors):
+        raise ValueError(f"groups are {counted(len(given), 'factor')}; the model has {len(factors)}")
+    return out
+
+
+def _codes(factor: Factor, own: Groups) -> tuple[NDArray[np.intp], list[Hashable]]:
+    """Numbers of the groups of new rows, and the levels that the model does not have, numbered after its own."""
+    laid = own.laid_out(len(own.codes), 0, 0)
+    known = {level: k for k, level in enumerate(factor.levels)}
+    present = np.unique(own.codes)
+    unknown = [laid.levels[k] for k in present if laid.levels[k] not in known]
+    number = {**known, **{level: len(known) + k for k, level in enumerate(unknown)}}
+    where = np.array([number.get(level, -1) for level in laid.levels], dtype=np.intp)
+    return where[own.codes], list(unknown)
+
+
+def _refuse_unknown(factor: Factor, unknown: list[Hashable], remedy: str) -> None:
+    if unknown:
+        some = ", ".join(map(repr, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+        raise ValueError(f"the model has no effects of {some} of {factor.name!r}: the trace knows the "
+                         f"{counted(factor.n_groups, 'group')} that had rows{remedy}")
+
+
+def _effects(
+    model: Any, factor: Factor, own: Groups, draws: Array, new_levels: bool, rng: _checks.RngLike
+) -> tuple[NDArray[np.intp], Array | None, Array]:
+    """Codes of the rows, their slopes if these are no columns of X, and effects of shape (draws, levels, effects)."""
+    codes, unknown = _codes(factor, own)
+    values = draws[:, factor.start : factor.stop].reshape(len(draws), factor.n_groups, factor.width)
+    if not new_levels:
+        _refuse_unknown(factor, unknown, ". new_levels=True draws effects of others from their distribution")
+    slopes = None
+    if factor.table is not None:
+        if own.table is None or own.table.shape[1] != factor.table.shape[1]:
+            raise ValueError(f"groups {factor.name!r} have slopes of a table of {factor.table.shape[1]} columns, which "
+                             f"new rows must have too: mcmc.Groups(codes, slopes=table)")
+        slopes = own.table
+    if unknown:
+        values = np.concatenate([values, _drawn(model, factor, draws, len(unknown), rng)], axis=1)
+    return codes, slopes, values
+
+
+def _drawn(model: Any, factor: Factor, draws: Array, count: int, rng: _checks.RngLike) -> Array:
+    """Effects of new groups, given the standard deviations and correlations of each draw."""
+    natural, names = model.constrain(draws), list(model.names or ())
+    wanted = [f"sd({term}|{factor.name})" for term in factor.terms]
+    if not set(wanted) <= set(names):
+        raise ValueError(f"the standard deviations of the effects of {factor.name!r} are not among the parameters, "
+                         f"since prior_sd fixes them: effects of new levels are not drawn then")
+    sds = natural[:, [names.index(name) for name in wanted]]
+    related = np.broadcast_to(np.eye(factor.width), (len(draws), factor.width, factor.width)).copy()
+    for i, b in enumerate(factor.terms):
+        for j, a in enumerate(factor.terms[:i]):
+            name = f"correlation({a},{b}|{factor.name})"
+            if name in names:
+                related[:, i, j] = related[:, j, i] = natural[:, names.index(name)]
+    root = np.linalg.cholesky(related) * sds[:, :, None]
+    unit = _checks.generator(rng).standard_normal((len(draws), count, factor.width))
+    return np.asarray(np.einsum("mij,mcj->mci", root, unit))
+
+
+def _pieces(n: int, width: int) -> Iterator[slice]:
+    step = max(1, _AT_ONCE // max(1, width))
+    for first in range(0, n, step):
+        yield slice(first, min(first + step, n))
+
+
+def _kept(
+    means: Callable[[slice], Array], m: int, n: int, more: tuple[int, ...], interval: float | None
+) -> Array:
+    """All draws of the means, or their mean and the ends of an interval."""
+    if interval is None:
+        _checks.room(8.0 * m * n * math.prod(more), f"{m} draws of {counted(n, 'row')}")
+        out = np.empty((m, n, *more))
+        for part in _pieces(n, m * math.prod(more)):
+            out[:, part] = means(part)
+        return out
+    share = _checks.probability(interval, "interval")
+    ends = [0.5 * (1.0 - share), 0.5 * (1.0 + share)]
+    out = np.empty((3, n, *more))
+    for part in _pieces(n, m * math.prod(more)):
+        values = means(part)
+        out[0, part], out[1:, part] = values.mean(axis=0), np.quantile(values, ends, axis=0)
+    return out
