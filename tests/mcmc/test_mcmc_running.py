@@ -1,9 +1,11 @@
 """Runs of chains: threads, callbacks and checkpoints lose nothing; traces and their statistics."""
 
+import copy
 import json
 import pickle
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from chains import KERNELS, logistic, raced
 from fastrace import mcmc
 from fastrace.mcmc import sampling
+from fastrace.mcmc.protocol import STATISTICS
 from fastrace.sources import CallableSource
 
 
@@ -57,6 +60,71 @@ def test_chains_of_one_thread_take_turns_so_that_each_has_draws_when_sampling_is
     with pytest.raises(KeyboardInterrupt) as caught:
         mcmc.sample(raced(300), n_draws=10**8, n_chains=3, n_tune=0, rng=5, threads=1, callback=callback)
     assert calls == [0, 1, 2] * 3 and caught.value.trace.n_draws >= 3 * 32
+
+
+def cut_short(monkeypatch=None, **replaced):
+    """The exception of Ctrl-C in the ninth slice, or where a replaced part of `sample` raises it."""
+    calls = []
+
+    def callback(chain, steps):
+        calls.append(chain)
+        if not replaced and len(calls) == 9:
+            raise KeyboardInterrupt
+
+    for name, function in replaced.items():
+        monkeypatch.setattr(sampling, name, function)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        mcmc.sample(raced(300), n_draws=400 if replaced else 10**8, n_chains=3, n_tune=0, rng=5, threads=1,
+                    callback=callback)
+    return caught.value
+
+
+def test_ctrl_c_does_not_wait_for_the_parts_of_a_chain_to_be_joined():
+    trace = cut_short().trace
+    for chain in trace.chains:
+        assert "draws" not in vars(chain) and len(chain) >= 3 * 32
+        assert chain.draws.shape == (len(chain), raced(300).model.dim)
+        assert chain.draws is chain.draws and len(chain[:5]) == 5
+        assert all(len(getattr(chain, name)) == len(chain) for name in STATISTICS) and not chain._left
+        assert len(replace(chain, draws=chain.draws[:7])) == 7
+    whole = mcmc.sample(raced(300), n_draws=3 * 32, n_chains=3, n_tune=0, rng=5)
+    for again in (trace, pickle.loads(pickle.dumps(cut_short().trace)), copy.deepcopy(cut_short().trace)):
+        np.testing.assert_array_equal(again.draws[:, : 3 * 32], whole.draws)
+        np.testing.assert_array_equal(again.rows[:, : 3 * 32], whole.rows)
+
+
+def test_ctrl_c_says_that_draws_are_kept_and_how_to_go_on():
+    error = cut_short()
+    note, = error.__notes__
+    assert "not lost: error.trace has them" in note and "init=error.trace" in note
+    count = error.trace.n_draws
+    assert str(count) in note
+    longer = mcmc.sample(raced(300), init=error.trace, n_draws=10, n_chains=3)
+    whole = mcmc.sample(raced(300), n_draws=count + 10, n_chains=3, n_tune=0, rng=5)
+    short = [len(chain) for chain in error.trace.chains]
+    for c in range(3):
+        assert short[c] > count or np.array_equal(longer.draws[c], whole.draws[c, count:])
+    assert count in short
+
+
+def test_ctrl_c_again_and_ctrl_c_while_draws_are_checked_lose_no_draw(monkeypatch):
+    real, calls = sampling._Work.trace, []
+
+    def trace(work):
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(work)
+
+    def impatient(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling._Work, "trace", trace)
+        assert cut_short().trace.n_draws >= 3 * 32 and len(calls) == 2
+    with monkeypatch.context() as patch:
+        error = cut_short(patch, _problems=impatient)
+        assert error.trace.n_draws == 400 and "400 draws of each chain" in error.__notes__[0]
 
 
 def test_a_trace_says_what_set_up_took_apart_from_sampling(monkeypatch):

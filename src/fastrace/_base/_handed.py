@@ -9,14 +9,16 @@ NOTE = ("fastrace: nothing paid for is lost, but for answers that were refused t
         "has the {what} as it stands: error.{what}.result() is what is known, and {on}")
 
 
-def handed_over(error: BaseException, what: str, thing: Any, on: str, paid: bool, **others: Any) -> None:
+def handed_over(
+    error: BaseException, what: str, thing: Any, on: str, paid: bool, note: str = NOTE, **others: Any
+) -> None:
     """Give an exception what it cut short as its attribute `what`, and say how to go `on` if any of it was `paid` for.
 
-    What else it takes to go on are `others`, by name.
+    What else it takes to go on are `others`, by name. The `note` says both, where {what} and {on} stand.
     """
     with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
         for name, value in {what: thing, **others}.items():
             setattr(error, name, value)
-        note = NOTE.format(what=what, on=on)
+        note = note.format(what=what, on=on)
         if paid and note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -77,6 +77,39 @@ def joined(parts: list[Steps]) -> Steps:
     return Steps(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Steps)))
 
 
+def joined_later(parts: list[Steps]) -> Steps:
+    """The same, but each array is joined when it is first asked for: an interrupted run does not wait for that."""
+    if len(parts) == 1:
+        return parts[0]
+    later = object.__new__(_JoinedLater)
+    object.__setattr__(later, "_left", {field.name: [getattr(part, field.name) for part in parts]
+                                        for field in fields(Steps)})
+    object.__setattr__(later, "_length", sum(map(len, parts)))
+    return later
+
+
+class _JoinedLater(Steps):
+    """Steps whose arrays are in parts until they are asked for."""
+
+    _left: dict[str, list[NDArray[Any]]]
+    _length: int
+
+    def __getattr__(self, name: str) -> Any:
+        parts = self.__dict__.get("_left", {}).get(name)
+        if parts is None:       # or another thread has just joined them
+            return object.__getattribute__(self, name)
+        whole = np.concatenate(parts)
+        object.__setattr__(self, name, whole)
+        self._left.pop(name, None)
+        return whole
+
+    def __len__(self) -> int:
+        return self._length if "_length" in self.__dict__ else len(self.draws)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Steps, tuple(getattr(self, field.name) for field in fields(Steps))
+
+
 def from_flags(
     draws: NDArray[Any], rows: NDArray[np.int64], looks: NDArray[np.int32], flags: NDArray[np.uint8]
 ) -> Steps:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks, _files
 from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread, words_on_threads
+from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
@@ -34,7 +35,7 @@ from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
-from fastrace.mcmc.protocol import Kernel, Steps, joined
+from fastrace.mcmc.protocol import Kernel, Steps, joined, joined_later
 from fastrace.mcmc.trace import EXPAND_AGAIN, Trace, diagnosis, far_words
 
 __all__ = ["sample"]
@@ -43,6 +44,7 @@ SLICE = 0.1  # seconds between two looks at the clock, the callback and the chec
 _CHAINS = 4
 _LEAST = 100  # draws a chain, from which on what they miss is looked for
 FIRST = 32  # steps before the first of them
+_KEPT = "fastrace: the draws made so far are not lost: error.{what} has them, {on}"
 Callback = Callable[[int, Steps], object]
 
 
@@ -154,8 +156,11 @@ def sample(
     sampling goes on: the result is returned, and a warning says that the file is not up to date.
 
     The draws depend on the seed and the kernel alone, and not on threads, progress, callback or interruptions. An
-    exception that ends sampling early, from a callback, a user's function or Ctrl-C, comes through unchanged. Its
-    attribute ``trace`` holds the trace so far. So does that of a warning that is made an error.
+    exception that ends sampling early, from a callback, a user's function or Ctrl-C, comes through unchanged but for a
+    note. Its attribute ``trace`` holds the trace so far, with which `sample` goes on. So it is where the exception
+    comes while the draws are checked, and of a warning that is made an error. A second Ctrl-C loses nothing either.
+    While a kernel is being made for a model there are no draws yet: Ctrl-C then has no ``trace``, and nothing is kept.
+    To keep the set-up, make the kernel first and give `sample` that.
 
     Examples
     --------
@@ -208,29 +213,29 @@ def sample(
     work = _Work(kernel, runs, callback, saved, checkpoint_every, set_up)
     if saved is not None:
         work.save()  # if it cannot be written, then before the first step
-    try:
-        work.go(min(threads or os.cpu_count() or 1, len(runs)), progress)
-        failure = work.try_to_save()
-    except BaseException as error:
-        with contextlib.suppress(Exception):
-            error.trace = work.trace()  # type: ignore[attr-defined]
-        failure = work.try_to_save()
-        if failure is not None:
-            error.add_note(failure)
-        raise
-    trace = work.trace()
     begins = not isinstance(init, Trace)
-    problems = [] if failure is None else [failure]
-    with phase("checking the draws", progress):
-        problems += _problems(kernel, trace, one_start, begins)
-    trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
-    took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
-    told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
     try:
+        try:
+            work.go(min(threads or os.cpu_count() or 1, len(runs)), progress)
+            failure = work.try_to_save()
+        except BaseException as error:
+            work.hand_over(error)
+            failure = work.try_to_save()
+            if failure is not None:
+                error.add_note(failure)
+            raise
+        trace = work.trace()
+        problems = [] if failure is None else [failure]
+        with phase("checking the draws", progress):
+            problems += _problems(kernel, trace, one_start, begins)
+        trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
+        work.finished = trace
+        took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
+        told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]
         for words in filter(None, told):
             warnings.warn(words, stacklevel=_checks.users_level())
-    except Warning as error:  # where warnings are errors
-        error.trace = trace  # type: ignore[attr-defined]
+    except BaseException as error:  # also a second Ctrl-C, one after the last step, and a warning that is an error
+        work.hand_over(error)
         raise
     return trace
 
@@ -415,6 +420,8 @@ class _Work:
         self.saved = saved
         self.every = every
         self.set_up = set_up
+        self.finished: Trace | None = None  # with its warnings
+        self.handed: BaseException | None = None  # what has the trace
         self.lock = threading.Lock()  # held while a chain's state and draws change hands
         self.stop = threading.Event()
         self.done: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -506,7 +513,24 @@ class _Work:
                 run.parts.append(steps)
                 run.seconds += took
 
+    def hand_over(self, error: BaseException) -> None:
+        """Give an exception the trace so far, and a note of what to do with it; nothing here takes long."""
+        if error is self.handed:
+            return
+        trace = None
+        with contextlib.suppress(Exception):  # a kernel of a user's own may fail to say what it is
+            trace = self.trace() if self.finished is None else self.finished
+        if trace is not None:
+            sizes = [len(chain) for chain in trace.chains]
+            few, many = min(sizes), max(sizes)
+            count = counted(few, "draw") if few == many else f"{few} to {counted(many, 'draw')}"
+            on = (f"{count} of each chain. mcmc.sample(..., init=error.trace), with the same kernel or model, goes on "
+                  f"from there, without more tuning")
+            handed_over(error, "trace", trace, on, many > 0, _KEPT)
+        self.handed = error
+
     def trace(self) -> Trace:
+        """The draws so far; a chain's are joined when they are asked for."""
         with self.lock:
             empty = self.kernel.run(self.runs[0].rng_there(), self.runs[0].state, 0)[1]
             names = tuple(getattr(self.kernel, "names", None) or ())
@@ -514,7 +538,7 @@ class _Work:
             if isinstance(self.kernel, SurrogateMetropolis):
                 about["size"] = min(float(run.state.tuning.size) for run in self.runs)
             return Trace(
-                tuple(joined(run.parts) if run.parts else empty for run in self.runs),
+                tuple(joined_later(run.parts) if run.parts else empty for run in self.runs),
                 about,
                 tuple(run.state for run in self.runs),
                 tuple(run.rng_there() for run in self.runs),
