@@ -254,3 +254,42 @@ def test_a_class_whose_rows_were_never_seen_has_none():
     y = np.random.default_rng(22).integers(0, 3, 300)
     with pytest.warns(UserWarning, match="class 2"):
         mcmc.Softmax(np.ones((300, 1)), y, prior="weak", weights=(y != 2).astype(int))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "frame"])
+def test_a_table_of_counts_is_its_rows_one_by_one(kind):
+    """The multinomial likelihood of counts is that of each outcome as a row of its own."""
+    rng = np.random.default_rng(0)
+    X, offset, times = rng.normal(size=(60, 2)), rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
+    table = rng.poisson(0.8, size=(60, 3))
+    groups = rng.integers(0, 4, 60)
+    groups[:4], table[:4], times[:4] = np.arange(4), 1, 1
+    rows, classes = (np.repeat(places, table[np.nonzero(table)]) for places in np.nonzero(table))
+    given = {"dense": X, "sparse": sparse.csr_array(X), "frame": {"x0": X[:, 0], "x1": X[:, 1]}}[kind]
+    for more in ({}, {"prior_sd": 2.0}, {"prior": "weak"}, {"groups": groups}):
+        own = more | ({"groups": {"g": groups}} if "groups" in more else {})
+        each = more | ({"groups": {"g": groups[rows]}} if "groups" in more else {})
+        ours = mcmc.Softmax(given, table, offset=offset, weights=times, **own)
+        theirs = mcmc.Softmax(X[rows], classes, 3, offset=offset[rows], weights=times[rows], **each)
+        assert ours.names == theirs.names and ours.n_classes == 3 and ours.n_rows == np.count_nonzero(table)
+        points = rng.normal(size=(6, ours.dim))
+        np.testing.assert_allclose(ours.log_posteriors(points), theirs.log_posteriors(points), rtol=1e-9)
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"n_classes": 4}, "3 classes, one a column, and n_classes is 4"),
+    ({"y": np.full((60, 3), -1)}, r"y\[0, 0\] is -1; counts"),
+    ({"y": np.full((60, 3), 0.5)}, r"y\[0, 0\] is 0.5; counts"),
+    ({"y": np.full((60, 3), np.nan)}, r"y\[0, 0\] is nan; counts"),
+    ({"y": np.zeros((60, 3))}, "all 60 x 3 counts of y are 0"),
+    ({"y": np.ones((59, 3))}, r"counts of shape \(59, 3\), and X has 60 rows"),
+    ({"offset": np.zeros((60, 2))}, r"offset has shape \(60, 2\)"),
+    ({"weights": np.ones(59)}, "weights has shape"),
+    ({"groups": np.zeros(61)}, "groups have 61 rows"),
+    ({"y": np.ones((60, 1))}, "y has shape"),
+])
+def test_counts_that_are_none_are_told(change, said):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    given = {"y": np.ones((60, 3), dtype=int)} | change
+    with pytest.raises(ValueError, match=said):
+        mcmc.Softmax(X, given.pop("y"), **given)

@@ -16,9 +16,9 @@ from scipy.sparse import csr_array, hstack
 from fastrace._base import _checks, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
-from fastrace._models._softmax import SoftmaxSource, classes_of
-from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
-from fastrace._models.grouping import Factor, as_groups
+from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
+from fastrace._models.glm_inputs import are_counts, design_table, refuse_nothing, refuse_overflow
+from fastrace._models.grouping import Factor, as_groups, row_numbers
 from fastrace._models.rows import chunks
 from fastrace._models.softmax_sums import THIRD, lengths_apart, offset_from_first, predictors, softmax_sums, spreads
 from fastrace.control_variates import residual_rounding
@@ -56,10 +56,13 @@ class Softmax(_CompiledModel):
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too. Leave
         them alone as long as the model is used, as those of `GLM`.
-    y : array_like of int, shape (n_rows,)
-        Classes 0, 1, ..., n_classes - 1.
+    y : array_like of int, shape (n_rows,) or (n_rows, n_classes)
+        Classes 0, 1, ..., n_classes - 1. Or a table of counts: how many of a row's outcomes were of each class. The
+        rows of the model are then pairs of a row and a class that it has, weighted by their number, which is the
+        multinomial likelihood but for its constant; `X` is copied, a row for each pair. Priors in units of the data
+        count each outcome.
     n_classes : int, optional
-        At least 2; by default one more than the largest of `y`.
+        At least 2; by default one more than the largest of `y`, or the number of columns of a table of counts.
     offset : array_like of real numbers, shape (n_rows, n_classes), optional
         Added to each row's predictor of each class, such as the logarithms of how often classes were offered.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
@@ -139,6 +142,9 @@ class Softmax(_CompiledModel):
         names: Sequence[str] | None = None,
     ) -> None:
         _frames.require_same_rows(X=X, offset=offset)
+        called = model_names(column_names(X)) if names is None else names
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
         labels = _checks.as_array(y, "y")
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
@@ -169,8 +175,7 @@ class Softmax(_CompiledModel):
             self._row_order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
             self._data = self._taken(self._row_order)
         self._classes = self._data.rows.y.astype(np.int32)
-        given = model_names(column_names(X)) if names is None else names
-        columns = _checks.arm_names(given, own, "column")
+        columns = _checks.arm_names(called, own, "column")
         if columns is None:
             columns = tuple(f"x{k}" for k in range(own))
         self._factors = tuple((factor.name, factor.levels) for factor in factors)
@@ -376,6 +381,38 @@ class Softmax(_CompiledModel):
             own = (self._classes == j) | (self._classes == k)
             out[own] = np.maximum(out[own], lengths_apart(self._data.rows.X, reference.factor, j, k)[own])
         return self._times_weights(out)
+
+
+def _of_counts(
+    X: Any, y: Any, n_classes: int | None, offset: Any, weights: Any, groups: Any
+) -> tuple[Any, NDArray[np.intp], int, Array | None, Array, Any]:
+    """The arguments with a row for each pair of a row and a class that a table of counts has there."""
+    table = np.asarray(_frames.as_table(y, "y", "classes, or a table of counts"))
+    x, own = design_table(X, check_finite=True), as_groups(groups)
+    n, k = table.shape
+    _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, groups=[group.index for group in own])
+    if x.shape[0] != n:
+        raise ValueError(f"y is a table of counts of shape {table.shape}, and X has {counted(x.shape[0], 'row')}; a "
+                         f"row of counts for each row of X is needed")
+    if n_classes is not None and n_classes != k:
+        raise ValueError(f"y is a table of counts of {k} classes, one a column, and n_classes is {n_classes}: leave it "
+                         f"out")
+    if table.dtype.kind not in "fiub":
+        raise TypeError(f"y is a table of dtype {table.dtype}; counts, whole numbers from 0 up, are needed")
+    good = np.isfinite(table) & (table >= 0) & (table == np.floor(table))
+    if not good.all():
+        row, column = np.argwhere(~good)[0]
+        raise ValueError(f"y[{row}, {column}] is {table[row, column]}; counts, whole numbers from 0 up, are needed")
+    if not table.any():
+        raise ValueError(f"all {n} x {k} counts of y are 0: at least one outcome is needed")
+    for group in own:
+        if len(group.codes) != n:
+            raise ValueError(f"groups have {counted(len(group.codes), 'row')}; {n}, as many as X, are needed")
+    rows, classes = np.nonzero(table)
+    times = row_numbers(weights, "weights", n, are_counts, "a whole number from 0 up")
+    counts = table[rows, classes].astype(np.float64) * (1.0 if times is None else times[rows])
+    apart = None if offset is None else offset_table(offset, (n, k))[rows]
+    return x[rows], classes, k, apart, counts, tuple(group.reordered(rows) for group in own) or None
 
 
 def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
