@@ -116,6 +116,33 @@ def test_a_learned_scale_and_an_intercept_are_always_in(n, decision):
     assert (kernel.inclusion(trace)[3:] == 1.0).all() and (kernel.inclusion(trace)[:3] < 1.0).all()
 
 
+@pytest.mark.parametrize("decision", DECISIONS)
+@few_or_many("n", 800, 20_000)
+def test_a_learned_scale_may_have_a_prior_of_its_own(n, decision):
+    """Half-normal, against sums over a grid: sets, and the mean of the scale."""
+    X, y, _ = gaussian(p=3)
+    y = 0.3 * y
+    logs, grid = [], np.linspace(-3.0, 1.0, 321)
+    for log_scale in grid:
+        total = np.empty(8)
+        for number in range(8):
+            chosen = (number >> np.arange(3)) & 1 == 1
+            covariance = math.exp(2.0 * log_scale) * np.eye(60) + 0.25 * (X * chosen) @ X.T
+            total[number] = np.log(np.where(chosen, 0.3, 0.7)).sum() - 0.5 * (
+                np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+        logs.append(total - 0.5 * math.exp(2.0 * log_scale) / 0.2**2 + log_scale)
+    probabilities = special.softmax(special.logsumexp(logs, axis=0))
+    shares = special.softmax(special.logsumexp(logs, axis=1))
+    model = mcmc.GLM(X, y, "gaussian", prior=mcmc.Normal(0.0, 0.5), scale_prior=mcmc.HalfNormal(0.2))
+    kernel = mcmc.VariableSelection(model, 0.3, decision=decision, delta=0.001)
+    trace = assert_sets_fit(kernel, np.concatenate([np.zeros(8), probabilities]), n, 5)
+    assert trace.names == ("x0", "x1", "x2", "scale") and (kernel.inclusion(trace)[3] == 1.0).all()
+    mean = float(shares @ np.exp(grid))
+    assert_mean(trace["scale"][0, ::5, None], [mean])
+    state = kernel.init([0.5, 0.0, 0.0, 0.25])
+    assert state.position[3] == pytest.approx(math.log(0.25))
+
+
 def test_what_may_be_out_of_the_model():
     X, y, _ = gaussian(p=2)
     model = mcmc.GLM(np.column_stack([np.ones(60), X]), y, "gaussian", prior_sd=1.0)
@@ -279,9 +306,12 @@ def test_a_slab_that_is_not_normal_is_refused_with_what_to_give():
     """The message was of a log_prior, which nobody had given."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    for more in ({}, {"prior": mcmc.Normal(0.0, 1.0)}, {"scale": 1.0, "prior": mcmc.StudentT(3.0, 0.0, 1.0)}):
-        with pytest.raises(ValueError, match="not independent normal densities.*give prior_sd"):
-            mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", **more))
+    for more in ({}, {"scale": 1.0}):
+        with pytest.raises(ValueError, match="not independent normal densities.*mcmc.Normal.*or prior_sd"):
+            mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.StudentT(3.0, 0.0, 1.0), **more))
+    assert mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian")).names[-1] == "scale"
+    with pytest.raises(ValueError, match="coefficient x0 may be out of the model and has a flat prior"):
+        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.Normal(0.0, np.inf)))
     assert mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior_sd=1.0)).names[-1] == "log(scale)"
 
 

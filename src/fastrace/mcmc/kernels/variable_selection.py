@@ -40,8 +40,8 @@ class VariableSelection:
     Parameters
     ----------
     model : GLM, Softmax or other Model with derivatives
-        Log-likelihood terms, and the slab: the independent normal priors that it was given by `prior_mean` and
-        `prior_sd`.
+        Log-likelihood terms, and the slab: independent normal priors of its coefficients, by `prior_mean` and
+        `prior_sd` or as objects. A learned scale may have any prior, and is always in.
     prior : float, array_like of shape (dim,), or callable, default 0.5
         Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. Or
         a function of the number of coefficients in the model, of those that may be out, that returns the log prior of
@@ -134,11 +134,11 @@ class VariableSelection:
             raise ValueError(f"the prior has hyperparameters, such as {last!r}, and the slab must be normal: give "
                              f"prior_sd for each of the {model.n_seen} parameters that rows see, effects of groups "
                              f"too, and no priors of scales")
-        if model.joint_prior is not None:
-            raise ValueError("the model's priors are not independent normal densities: a learned scale has one of its "
-                             "own by default, and so may coefficients. The slab must be normal: give prior_sd, such as "
-                             "GLM(X, y, family, prior_sd=1.0), which then is of the logarithm of a learned scale too")
-        if model.log_prior is not None:
+        if model.joint_prior is not None and not _has_normal_slab(model):
+            raise ValueError("the priors of the model's coefficients are not independent normal densities, and the "
+                             "slab must be normal: give priors such as prior=mcmc.Normal(0.0, 1.0), or prior_sd, which "
+                             "then is of the logarithm of a learned scale too")
+        if model.joint_prior is None and model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if model.prior_part is not None:
             raise ValueError(CORRELATED.format("the slab must be independent"))
@@ -156,6 +156,8 @@ class VariableSelection:
         reference = control_variate
         if not isinstance(reference, Reference):
             auto = isinstance(reference, str) and _checks.choice(reference, "control_variate", ("auto",))
+            if not auto and self.records_natural:
+                reference = model.unconstrain(_checks.floats(reference, "control_variate"))
             reference = model.reference(None if auto else reference)
         self.reference: Reference = reference
         root = np.linalg.inv(reference.factor)
@@ -181,8 +183,17 @@ class VariableSelection:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What the model calls its parameters."""
-        return self.model.names
+        """What draws call the model's parameters: a learned scale with a prior of its own is not its logarithm."""
+        return self.model.natural_names
+
+    @property
+    def records_natural(self) -> bool:
+        """Whether draws hold a learned scale itself, and not its logarithm as `reference` does."""
+        return self.model.joint_prior is not None
+
+    def _unconstrained(self, draws: Array) -> Array:
+        """Draws in the coordinates of `reference`."""
+        return np.asarray(self._kernel._unconstrained(draws))
 
     @property
     def outside(self) -> bool:
@@ -235,7 +246,7 @@ class VariableSelection:
         if position is None:
             gen = _checks.generator(rng)
             position = np.where(gen.random(self.model.dim) < 0.5, 1.0, 0.0)
-            position = InclusionMove(*self._plan).drawn(gen, position, _ARRIVING)
+            position = self._kernel._recorded(InclusionMove(*self._plan).drawn(gen, position, _ARRIVING))
         return self._kernel.init(position)
 
     def step(self, rng: np.random.Generator, state: ChainState) -> tuple[ChainState, StepInfo]:
@@ -285,6 +296,23 @@ def _intercepts(model: Model) -> list[int]:
     """Numbers of the coefficients of constant columns."""
     layout = _layout(model)
     return [] if layout is None else [j for j in range(len(layout.columns)) if layout.constant(j)]
+
+
+def _has_normal_slab(model: Model) -> bool:
+    """Whether a joint prior is one of a learned scale beside independent normal, or flat, ones of coefficients."""
+    assert model.joint_prior is not None
+    coefficients, _, factors, _, own = model.joint_prior.given
+    return not factors and not own and all(c[0] in ("normal", "flat") and c[4] < 0 for c in coefficients)
+
+
+def _slab(model: Model) -> tuple[Array, Array]:
+    """Means and precisions of the normal priors, shape (dim,); of no meaning for what is always in."""
+    if model.joint_prior is None:
+        return model.prior_mean, model.prior_precision
+    coefficients, mean, precision = model.joint_prior.given[0], np.zeros(model.dim), np.zeros(model.dim)
+    for j, (kind, middle, sd, *_) in enumerate(coefficients):
+        mean[j], precision[j] = middle, 0.0 if kind == "flat" else sd**-2.0
+    return mean, precision
 
 
 def _no_coefficients(model: Model) -> NDArray[np.bool_]:
@@ -347,8 +375,8 @@ def _odds(
                              f"the model: give it 1")
         held |= share == 1.0
         log_odds[~held] = np.log(share[~held]) - np.log1p(-share[~held])
-    free = np.flatnonzero(~held)
-    flat = free[model.prior_precision[free] == 0.0]
+    free, (mean, precision) = np.flatnonzero(~held), _slab(model)
+    flat = free[precision[free] == 0.0]
     if len(flat):
         called = model.names[flat[0]] if model.names else str(flat[0])
         raise ValueError(f"coefficient {called} may be out of the model and has a flat prior, which no data "
@@ -359,7 +387,6 @@ def _odds(
         if not np.isfinite(counts).all():
             raise ValueError(f"prior returned {counts[~np.isfinite(counts)][0]} for a number of coefficients; finite "
                              f"log priors are needed")
-    precision = model.prior_precision
-    gain = log_odds - 0.5 * precision * np.square(model.prior_mean)
+    gain = log_odds - 0.5 * precision * np.square(mean)
     gain[free] += 0.5 * np.log(precision[free])
     return gain, free.astype(np.int64), counts
