@@ -112,7 +112,7 @@ class Array:
 
 
 class First:
-    """The first 1000 rewards, more than half of which are looks: 100 to 290 us, by the machine."""
+    """The first 1000 rewards, more than half of which are looks: 85 to 200 us, by the law."""
 
     params = ["uniform", "beta(100, 300)"]
     param_names = ["law"]

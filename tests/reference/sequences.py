@@ -288,15 +288,16 @@ def betting(rewards, delta, bets=hedged_bets, cap=0.5, n_rows=None):
 
 # A universal portfolio
 
-BETTORS = 25 * np.exp(-0.35 * np.arange(48))       # logs of odds ratios
-SHARES = np.array([
-    5, 105, 206, 306, 332, 331, 364, 407, 1067, 1837, 1807, 1039, 256, 307, 335, 279, 227, 185, 144, 125, 77, 29, 18,
-    17, 15, 14, 13, 12, 11, 11, 10, 9, 9, 8, 8, 8, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 5, 4]) / 10_000
+BETTORS = 25 * np.exp(np.append(-0.5 * np.arange(16), -7.5 - 0.8 * np.arange(1, 9)))       # logs of odds ratios
+PLAIN = np.array([3, 32, 74, 292, 46, 0, 1691, 1039, 561, 437, 548, 478, 217, 157, 87, 35, 27, 22, 18, 15, 13, 11, 10,
+                  9]) / 10_000
+TILTED = np.array([5, 44, 236, 969, 1504, 1420] + [0] * 18) / 10_000
 
 
 def shares(m):
-    """Money of the bettors on a mean above m, of one unit for both sides: those of large u weigh the room they have."""
-    return SHARES * np.where(BETTORS > 1, 1 / (1 + math.sqrt(m / (1 - m))), 0.5)
+    """Money of the bettors on a mean above m, of one unit for both sides: half of what is plain, and of what is tilted
+    the more the more room there is."""
+    return PLAIN / 2 + TILTED * (1 - m)
 
 
 def means_of_rewards(rewards, m, n_rows=None):
@@ -522,7 +523,7 @@ def portfolio_difference(first, second, level, times=(1, 1)):
         odds = np.exp(sign * BETTORS)
         won = np.log(1 - np.outer(x, 1 - odds)).sum(axis=0)
         return lambda m: float(special.logsumexp(
-            np.log(SHARES) + count * (won - len(x) * np.log(1 - m + m * odds))))
+            np.log(PLAIN + TILTED) + count * (won - len(x) * np.log(1 - m + m * odds))))
 
     def least(a, b, d):
         low, high = max(0.0, -d), min(1.0, 1.0 - d)

@@ -174,6 +174,18 @@ def test_a_portfolio_claims_no_more_money_than_it_has_won(law, n_rows):
         assert twin.shares(m).sum() + twin.shares(1 - m).sum() == pytest.approx(1.0, abs=1e-12)
 
 
+def test_a_portfolio_saved_with_other_bettors_is_refused_in_words():
+    sequence = fr.ConfidenceSequence()
+    sequence.update_many(LAWS["uniform"](np.random.default_rng(7), 60))
+    rebuild, (*most, (kernel, data)) = sequence.__reduce__()
+    assert rebuild(*most, (kernel, data)).interval == sequence.interval
+    more = 4 * (48 - len(twin.BETTORS)) * 8                     # products and their powers, up and down
+    with pytest.raises(ValueError, match="48 bettors on either side; there are 24 now"):
+        rebuild(*most, (kernel, data + bytes(more)))
+    with pytest.raises(ValueError, match="damaged"):
+        rebuild(*most, (kernel, data + bytes(more - 8)))
+
+
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("support", [(0.0, 1.0), (-0.3, 0.1), (-2.0, 6.0)])
 @pytest.mark.parametrize("law", ["uniform", "two points", "bernoulli 0.5"])

@@ -5,6 +5,9 @@ from fastrace._math._bets cimport fr_bet_t, fr_sums_t
 
 
 cdef extern from "_portfolio.h" nogil:
+    enum:
+        FR_BETTORS
+
     ctypedef struct fr_portfolio_t:
         pass
 

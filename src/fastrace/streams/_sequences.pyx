@@ -22,7 +22,7 @@ from fastrace._math._bets cimport (FR_BLOCK, FR_CANDIDATES, fr_bet_t, fr_betting
 from fastrace._math._bounds cimport tie_width
 from fastrace._math._criteria cimport NEVER
 from fastrace._math._moments cimport moments4_add, moments4_merge, moments4_skewness, moments4_variance
-from fastrace._math._portfolio cimport (fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
+from fastrace._math._portfolio cimport (FR_BETTORS, fr_aimed, fr_aimed_bounds, fr_aimed_sane, fr_aimed_t, fr_portfolio,
                                         fr_portfolio_bounds, fr_portfolio_difference, fr_portfolio_init,
                                         fr_portfolio_look, fr_portfolio_merge, fr_portfolio_quiet, fr_portfolio_rival,
                                         fr_portfolio_sane, fr_portfolio_setup, fr_portfolio_t, fr_rival_t, fr_watch_t)
@@ -50,6 +50,10 @@ cdef enum:                      # places in KERNELS
 cdef double MIXTURE_GROWS = 1.002       # between two looks at the mixture boundary, which costs 2 us
 cdef double WEALTH_GROWS = 1.005        # at the wealth of a portfolio or a beta prior, which costs 0.1 to 0.8 us
 fr_portfolio_setup()
+
+cdef enum:
+    EARLIER_BETTORS = 48
+    EARLIER_MORE = 4 * (EARLIER_BETTORS - FR_BETTORS) * sizeof(double)      # bytes of a stream that had as many
 
 cdef union wealth_t:
     fr_grid_t grid
@@ -471,6 +475,12 @@ cdef class Sequence(Stream):
 
     def _set_own_state(self, state):
         kernel, data = state
+        if kernel == self.kernel == UNIVERSAL and isinstance(data, bytes) and len(data) == self.size + EARLIER_MORE:
+            raise DamagedError(
+                f"this stream was saved when universal intervals had {EARLIER_BETTORS} bettors on either side; there "
+                f"are {FR_BETTORS} now, with other bets, and what they have won is not known: give the rewards to a "
+                "new stream"
+            )
         if kernel != self.kernel or not isinstance(data, bytes) or len(data) != self.size:
             raise DamagedError("the saved stream is damaged: its sums do not fit its arguments")
         cdef const char *source = data

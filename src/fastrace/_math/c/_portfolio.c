@@ -6,24 +6,31 @@ enum { K = FR_BETTORS, LANES = FR_BETTOR_LANES };
 #define STRIDE 1.5              /* nats that a side can gain, about, before a look has to be made */
 #define FAR 10.0                /* money from which on no step by two derivatives is tried */
 
-/* Shares of bettors u = 25 exp(-0.35 k), in 1/10000 of the money. Chosen by convex optimisation so that no kind of
-   interval is much narrower at any time from 10 to 1e5 on betas, uniforms, rare events and clipped lognormals; from
-   k = 22 on they fall with log(u)^-1.5, so that the bound goes on to shrink as it should. */
-static const double SHARES[K] = {
-    5, 105, 206, 306, 332, 331, 364, 407, 1067, 1837, 1807, 1039, 256, 307, 335, 279, 227, 185, 144, 125, 77, 29, 18,
-    17, 15, 14, 13, 12, 11, 11, 10, 9, 9, 8, 8, 8, 7, 7, 6, 6, 6, 6, 5, 5, 5, 5, 5, 4};
+/* Shares of bettors, in 1/10000 of the money, of odds ratios exp(u): u = 25 exp(-0.5 k) for k < 16, then smaller by
+   exp(-0.8) each. Half of a plain share is on either side; of a tilted one 1 - m is on the side above candidate m, and m
+   on the side below, where there is less room. Chosen by minimising the largest ratio of the mean log of the width to that
+   of the narrowest other interval, among them a Beta(1/2, 1/2) portfolio, from 10 to 1e5 rewards of 13 laws: betas,
+   uniforms, rare events and clipped lognormals. From k = 15 on they fall with log(u)^-1.5, so that the bound goes on to
+   shrink as it should. */
+static const double PLAIN_SHARES[K] = {
+    3, 32, 74, 292, 46, 0, 1691, 1039, 561, 437, 548, 478, 217, 157, 87, 35,
+    27, 22, 18, 15, 13, 11, 10, 9};
+static const double TILTED_SHARES[K] = {5, 44, 236, 969, 1504, 1420};
 
-static double LEAST[K], REST[K], LOG_SHARE[K];      /* exp(-u), 1 - exp(-u) */
+static double LEAST[K], REST[K];                /* exp(-u), 1 - exp(-u) */
+static double HALF[K], TILTED[K], LOG_SHARE[K];     /* what a plain share has on either side, a tilted one, and both in full */
 static double ONES[K];
 static double ODDS_LEAST[FR_ODDS], ODDS_REST[FR_ODDS];      /* u = 25 exp(-0.1 k) */
 
 void fr_portfolio_setup(void)
 {
     for (int k = 0; k < K; k++) {
-        double u = 25.0 * fr_exp1(-0.35 * k);
+        double u = 25.0 * fr_exp1(k < 16 ? -0.5 * k : -7.5 - 0.8 * (k - 15));
         LEAST[k] = fr_exp1(-u);
         REST[k] = -fr_expm1_negative(-u);
-        LOG_SHARE[k] = fr_log1(SHARES[k] / 10000.0);
+        HALF[k] = PLAIN_SHARES[k] / 20000.0;
+        TILTED[k] = TILTED_SHARES[k] / 10000.0;
+        LOG_SHARE[k] = fr_log1((PLAIN_SHARES[k] + TILTED_SHARES[k]) / 10000.0);
         ONES[k] = 1.0;
     }
     for (int k = 0; k < FR_ODDS; k++) {
@@ -60,22 +67,21 @@ static void multiply(double *up, double *down, const double *z, int n)
     }
 }
 
-/* The sum of K numbers, which are lost: halves are added to halves, as compilers make vectors of that. */
-FR_INLINE double total(double *x)
+/* The sum of K = 3 LANES numbers: what is added together lies in the same place of a vector register. */
+FR_INLINE double total(const double *x)
 {
-    for (int k = 0; k < K / 2; k++) x[k] += x[k + K / 2];
-    for (int k = 0; k < K / 6; k++) x[k] += x[k + K / 6] + x[k + K / 3];
-    for (int k = 0; k < K / 12; k++) x[k] += x[k + K / 12];
-    return (x[0] + x[1]) + (x[2] + x[3]);
+    double lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = (x[l] + x[l + LANES]) + x[l + 2 * LANES];
+    for (int l = 0; l < LANES / 2; l++) lane[l] += lane[l + LANES / 2];
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
 FR_INLINE double largest(const double *x)
 {
-    double top[K / 2];
-    for (int k = 0; k < K / 2; k++) top[k] = fr_larger(x[k], x[k + K / 2]);
-    for (int k = 0; k < K / 6; k++) top[k] = fr_larger(fr_larger(top[k], top[k + K / 6]), top[k + K / 3]);
-    for (int k = 0; k < K / 12; k++) top[k] = fr_larger(top[k], top[k + K / 12]);
-    return fr_larger(fr_larger(top[0], top[1]), fr_larger(top[2], top[3]));
+    double lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = fr_larger(fr_larger(x[l], x[l + LANES]), x[l + 2 * LANES]);
+    for (int l = 0; l < LANES / 2; l++) lane[l] = fr_larger(lane[l], lane[l + LANES / 2]);
+    return fr_larger(fr_larger(lane[0], lane[2]), fr_larger(lane[1], lane[3]));
 }
 
 /* Bring products back to [1, 2): sixteen more factors, each at least exp(-25), cannot underflow. */
@@ -121,7 +127,7 @@ void fr_portfolio(const fr_bet_t *b, fr_sums_t *s, fr_portfolio_t *p, const doub
     if (!finite) p->reach = s->n;
 }
 
-/* One side of the portfolio: its logs, shares included, and how a candidate gives the mean of a reward. */
+/* One side of the portfolio: logs of its products, and how a candidate gives the mean of a reward. */
 typedef struct {
     double gain[K];
     double n, reach, drawn;
@@ -131,7 +137,7 @@ CLONES
 static void open_gains(double *gain, const double *product, const double *power)
 {
     for (int k = 0; k < K; k++)
-        gain[k] = (fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1) + LOG_SHARE[k];
+        gain[k] = fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1;
 }
 
 /* Log of the wealth against candidate m of who bets that the mean is above, and its slope. Of a population, the mean of a
@@ -142,22 +148,17 @@ static double log_wealth(const void *of, double m, double *slope)
 {
     const side_t *side = of;
     double n = side->n, mean = fr_larger((side->reach * m - side->drawn) / n, 0.0), pace = -side->reach;
-    double near = sqrt(m), far = sqrt(1.0 - m), both = near + far;
-    double tilt = far / both;
-    double steep = m > 0.0 && m < 1.0 ? -0.5 / (near * far * (both * both)) : 0.0;
-    double log_of[K], rate[K], share[K], change[K], money[K], rise[K], top = -INFINITY, all;
+    double log_of[K], rate[K], money[K], rise[K], top, all;
     for (int k = 0; k < K; k++) {
         double factor = LEAST[k] + REST[k] * mean;
         log_of[k] = side->gain[k] - n * fr_log1(factor);
         rate[k] = pace * (REST[k] / factor);
-        share[k] = k < FR_TILTED ? tilt : 0.5;
-        change[k] = k < FR_TILTED ? steep : 0.0;
     }
     top = largest(log_of);
     for (int k = 0; k < K; k++) {
-        double won = fr_exp1(log_of[k] - top);
-        money[k] = won * share[k];
-        rise[k] = won * (share[k] * rate[k] + change[k]);
+        double won = fr_exp1(log_of[k] - top), share = HALF[k] + TILTED[k] * (1.0 - m);
+        money[k] = won * share;
+        rise[k] = won * (share * rate[k] - TILTED[k]);
     }
     all = total(money);
     *slope = total(rise) / all;
@@ -208,7 +209,7 @@ static void watch_fold(fr_watch_t *w, const double *power, double folded, double
     w->folded = folded;
     for (int k = 0; k < K; k++) {
         double paid = power[k] * 0x1.62e42fefa39efp-1 - folded * w->log_paid[k];
-        w->scale[k] = w->share[k] * fr_exp1((paid + LOG_SHARE[k]) - level);
+        w->scale[k] = w->share[k] * fr_exp1(paid - level);
     }
 }
 
@@ -216,8 +217,6 @@ static void watch_fold(fr_watch_t *w, const double *power, double folded, double
 CLONES
 static void watch_candidate(fr_watch_t *w, double m)
 {
-    double near = sqrt(m), far = sqrt(1.0 - m), both = near + far, tilt = far / both;
-    double steep = m > 0.0 ? -0.5 / (near * far * both * far) : 0.0;       /* slope of log(tilt) */
     w->at = m;
     w->folded = -1.0;
     w->stride = 0.0;
@@ -225,8 +224,8 @@ static void watch_candidate(fr_watch_t *w, double m)
     for (int k = 0; k < K; k++) {
         double paid = LEAST[k] + REST[k] * m, pace = 1.0 / paid;
         w->log_paid[k] = fr_log1(paid);
-        w->share[k] = k < FR_TILTED ? tilt : 0.5;
-        w->tilts[k] = k < FR_TILTED ? steep : 0.0;
+        w->share[k] = HALF[k] + TILTED[k] * (1.0 - m);
+        w->tilts[k] = -TILTED[k] / w->share[k];
         w->pull[k] = REST[k] * pace;
         for (int i = 0; i < 4; i++) {
             w->pace[i][k] = pace;
@@ -242,10 +241,8 @@ static double watch_money(const fr_watch_t *w, const double *product, int since,
 {
     const double *a = since & 1 ? w->pace[0] : ONES, *b = since & 2 ? w->pace[1] : ONES;
     const double *c = since & 4 ? w->pace[2] : ONES, *d = since & 8 ? w->pace[3] : ONES;
-    double sum[K];
     for (int k = 0; k < K; k++) money[k] = (product[k] * w->scale[k]) * ((a[k] * b[k]) * (c[k] * d[k]));
-    memcpy(sum, money, sizeof sum);
-    return total(sum);
+    return total(money);
 }
 
 /* How far the excess may grow before the candidate can be refuted. A reward z multiplies a bettor's money by
@@ -280,7 +277,7 @@ static double watch_step(const fr_watch_t *w, const double *money, double n, dou
     for (int k = 0; k < K; k++) {
         double rate = w->tilts[k] - n * w->pull[k];
         rise[k] = money[k] * rate;
-        bend[k] = rise[k] * rate + money[k] * (n * w->pull[k] * w->pull[k]);
+        bend[k] = rise[k] * rate + money[k] * (n * w->pull[k] * w->pull[k] - w->tilts[k] * w->tilts[k]);
     }
     first = total(rise);                            /* slope of the log, times sum */
     second = total(bend) * sum - first * first;     /* its slope, times the square */
@@ -369,6 +366,10 @@ void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double leve
     r->above = upper - r->mean;
     open_gains(r->up, p->up, p->up_power);
     open_gains(r->down, p->down, p->down_power);
+    for (int k = 0; k < K; k++) {
+        r->up[k] += LOG_SHARE[k];
+        r->down[k] += LOG_SHARE[k];
+    }
 }
 
 /* Who bets that the mean of one stream is above x, and who bets that the mean of another is below 1 - z. */

@@ -9,9 +9,7 @@
 #define FASTRACE_PORTFOLIO_H
 #include "_bets.h"
 
-enum { FR_BETTORS = 48,         /* on either side; a multiple of FR_BETTOR_LANES */
-       FR_TILTED = 10,          /* the first of them, of large u: more on the side where a candidate has more room */
-       FR_BETTOR_LANES = 8 };
+enum { FR_BETTOR_LANES = 8, FR_BETTORS = 3 * FR_BETTOR_LANES };        /* on either side */
 
 /* Products of numerators are up[k] 2^up_power[k] and down[k] 2^down_power[k]. */
 typedef struct {
