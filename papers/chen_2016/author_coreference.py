@@ -279,7 +279,8 @@ def anneal(block: Block, sampler: str, rng: np.random.Generator, options: argpar
                                              "scan_advantage": 1.0, "rng": rng}
                 if sampler != "even":
                     limits = block.limits[i] if sampler == "adaptive" else block.rest[i]
-                    settings_ |= {"allocation": "adaptive", "pooling": POOLING, "support": tuple(limits)}
+                    settings_ |= {"allocation": "adaptive", "bound": "normal", "pooling": POOLING,
+                                  "support": tuple(limits)}
                 if sampler == "known":
                     sums = np.bincount(labels[order], block.known[i, order], minlength=n + 1)[ids]
                     settings_["offset"] = noise + np.append(sums, 0.0) / temperature

@@ -590,8 +590,9 @@ IMPOSSIBLE_AND_DROPPED = ("a reward is -inf and missing is 'drop'; an arm that i
 
 
 def bad_reward(value, arm, row):
+    absent = "; if it is missing, say missing='drop' or 'worst'" if isnan(value) else ""
     return (f"the reward of arm {arm} on row {row} is {value}; rewards must be finite numbers, or -inf for an arm that "
-            f"is impossible, because nan and +inf compare with nothing")
+            f"is impossible, because nan and +inf compare with nothing{absent}")
 
 
 def _overflow(arm, total):

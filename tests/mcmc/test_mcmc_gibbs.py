@@ -123,8 +123,8 @@ def test_states_with_factors_of_their_own():
     assert race.rows.mean() <= exact.rows.mean()
     # What a support rules out is not read: the small state cannot win.
     members[1], members[0] = np.full(30, -4.0) + 0.01 * rng.random(30), members[0].clip(-4.0, 4.0) + 3.0
-    bounded = mcmc.sample(mcmc.RacingGibbs([variable], 0.05, support=(-0.6, 0.9)), n_draws=50, n_chains=1, n_tune=0,
-                          rng=1)
+    bounded = mcmc.sample(mcmc.RacingGibbs([variable], 0.05, "normal", support=(-0.6, 0.9)), n_draws=50, n_chains=1,
+                          n_tune=0, rng=1)
     assert (bounded.draws == 0).all()
     assert bounded.rows.mean() <= 20
 

@@ -138,7 +138,7 @@ def test_before_the_first_look_an_interval_is_endless():
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"student": True, "temperature": 2.0}, {"allocation": "adaptive", "support": (0.0, 1.5)},
+    {}, {"student": True, "temperature": 2.0}, {"allocation": "adaptive", "bound": "normal", "support": (0.0, 1.5)},
     *({"bound": bound, "support": (0.0, 1.5)} for bound in RULES[2:]),
 ])
 def test_sums_have_the_intervals_of_the_formula(options, seed):

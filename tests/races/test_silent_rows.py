@@ -161,3 +161,19 @@ def test_arms_that_answer_rarely_are_waited_for(whole, seed):
         except ValueError as error:
             refused += "of the first" in str(error)
     assert_rate_at_most(refused, trials, 1 / 20_000)
+
+
+@pytest.mark.parametrize("support", [None, (0, 1)])
+def test_of_rows_that_were_all_dropped_nothing_is_known(support):
+    table = np.random.default_rng(0).random((300, 3))
+    table[:, 1] = np.nan
+    result = fr.race(table, missing="drop", max_pulls=200, support=support, rng=1)
+    assert np.isnan(result.mean).all() and result.error_bound == 1.0
+    assert "66 rows were dropped" in result.warnings[0] and "nothing is known of any arm" in result.warnings[0]
+
+
+def test_a_reward_that_is_nan_names_the_option_for_missing_ones():
+    with pytest.raises(ValueError, match="is nan; .* if it is missing, say missing='drop' or 'worst'$"):
+        fr.race(np.full((300, 2), np.nan))
+    with pytest.raises(ValueError, match="is inf; .* because nan and .inf compare with nothing$"):
+        fr.race(np.full((300, 2), np.inf))

@@ -37,7 +37,8 @@ def test_adaptive_race_equals_the_plain_twin(options, seed):
         best, pulls, n_looks = reference.race_unequal_adaptive(vectors, offset, delta, np.random.default_rng(k),
                                                                shared=shared, **rest)
         rest["first_look"] = rest.pop("first", 10)
-        result = sampled(vectors, delta=delta, offset=offset, rng=k, allocation="adaptive", pooling=shared, **rest)
+        result = sampled(vectors, delta=delta, offset=offset, rng=k, allocation="adaptive", pooling=shared,
+                         bound="normal", **rest)
         assert (result.best, result.n_looks) == (best, n_looks)
         assert result.pulls.tolist() == pulls
 
@@ -45,7 +46,8 @@ def test_adaptive_race_equals_the_plain_twin(options, seed):
 @pytest.mark.parametrize("options", [
     {}, {"bound": "serfling", "support": (-10, 10)}, {"bound": "hoeffding-serfling", "support": (-10, 10)},
     {"bound": "empirical-bernstein-serfling", "support": (-10, 10)}, {"student": True, "temperature": 3.0},
-    {"pooling": 3.0}, {"allocation": "adaptive"}, {"allocation": "adaptive", "support": (-10, 10), "pooling": 3.0},
+    {"pooling": 3.0}, {"allocation": "adaptive"}, 
+    {"allocation": "adaptive", "bound": "normal", "support": (-10, 10), "pooling": 3.0},
     {"allocation": "adaptive", "bound": "serfling", "support": (-10, 10)},
 ])
 def test_ask_tell_equals_run(options, seed):
@@ -119,7 +121,7 @@ def test_an_arm_that_cannot_win_is_never_read():
 def test_adaptive_race_does_not_read_what_cannot_win(seed):
     rng = np.random.default_rng(seed)
     vectors = [rng.uniform(0, 1, n) for n in (5000, 40, 30, 0)]
-    result = sampled(vectors, support=(0, 1), allocation="adaptive", rng=1)
+    result = sampled(vectors, bound="normal", support=(0, 1), allocation="adaptive", rng=1)
     assert (result.best, result.stopped_by) == (0, "bound")
     assert result.pulls.tolist() == [10, 0, 0, 0]
     assert np.isnan(result.total[1:3]).all()

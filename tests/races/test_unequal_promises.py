@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fastrace as fr
 from clusters import clusters, exact, sampled
 from guarantee import assert_rate_at_most, few_or_many
 
@@ -34,7 +35,8 @@ def test_adaptive_race_errs_no_more_and_reads_less(pooling, trials, seed):
     for child in np.random.SeedSequence(seed).spawn(trials):
         vectors, offset = clusters(np.random.default_rng(child))
         vectors = [v.clip(-3.0, 3.0) for v in vectors]
-        result = sampled(vectors, offset=offset, allocation="adaptive", support=(-3, 3), pooling=pooling, rng=child)
+        result = sampled(vectors, offset=offset, allocation="adaptive", bound="normal",
+                         support=(-3, 3), pooling=pooling, rng=child)
         missed += result.best != exact(vectors, offset)
         read += result.pulls.sum()
         even += sampled(vectors, offset=offset, rng=child).pulls.sum()
@@ -108,3 +110,19 @@ def test_tail_guard_costs_next_to_nothing_on_normal_rewards(seed):
         for guard in rows:
             rows[guard] += sampled(vectors, rng=k, tail_guard=guard).pulls.sum()
     assert rows[True] <= 1.03 * rows[False]
+
+
+@pytest.mark.parametrize("allocation", ["even", "adaptive"])
+def test_a_support_makes_the_promise_rigorous_by_default(allocation):
+    def wrong(seed, **options):
+        draw = np.random.default_rng(seed)
+        table = np.column_stack([draw.random(20_000) * 0.5 + (draw.random(20_000) < 0.002) * 100,
+                                 draw.random(20_000) * 0.7])
+        result = fr.race_sums(lambda arm, rows: table[rows, arm], [20_000, 20_000], rng=seed, allocation=allocation,
+                              **options)
+        assert result.bound == ("serfling" if options else "normal")
+        return result.best != table.sum(0).argmax()
+
+    # By the normal rule one in five is wrong, as few samples hold one of the 40 rewards that carry the sum.
+    assert sum(wrong(seed) for seed in range(20)) >= 1
+    assert sum(wrong(seed, support=(0, 101)) for seed in range(20)) == 0

@@ -113,6 +113,7 @@ cdef class RaceAnswers(RaceJudge):
     def _found(self, mean, pulls, lower, upper):
         """The fields of the answer, given what is known of the means."""
         best = self.selected()
+        mean[(pulls > 0) & (self._absent == pulls)] = np.nan       # of rows that were all dropped
         return dict(
             best=int(best[0]) if self.n_best == 1 else best,
             n_missing=max(int(self._lost.sum()), int(self.n_dropped)),      # at least, if saved before it was counted
@@ -359,12 +360,15 @@ cdef class RaceAnswers(RaceJudge):
             impossible=bool(flags & IMPOSSIBLE_REWARD))
 
     def warnings(self, of_all_draws=False, ended=""):
-        """What may void the promise, in words."""
+        """What may void the promise, in words; `ended` says what stopped a race that had not decided."""
+        guard_check_built(&self.guard, self)
         found, told = self.doubts(of_all_draws), []
         if self.flags & MISSING_REWARD:
             lost = counted(int(self._lost.sum()), "missing reward")
             told.append(WORST_REWARDS.format(lost) if self.missing == WORST else
-                        f"{self.n_dropped} rows were dropped, as a reward was missing: the answer is about the rest")
+                        f"{self.n_dropped} rows were dropped, as a reward was missing: " + (
+                            "the answer is about the rest" if self.n_dropped < self.n_read else
+                            "these are all that were read, so that nothing is known of any arm"))
         if found["outside"]:
             told.append("a reward lay outside the support: the promise is void; widen support")
         if found["constant"]:

@@ -179,11 +179,11 @@ def population(n_arms: int, n_rows: int) -> tuple[int, int]:
     return arms, rows
 
 
-def bound(value: str, supported: bool, offered: tuple[str, ...] = BOUNDS) -> str:
-    """The bound behind a name; "auto" is betting if there is a support, else the normal rule."""
+def bound(value: str, supported: bool, offered: tuple[str, ...] = BOUNDS, rigorous: str = "betting") -> str:
+    """The bound behind a name; "auto" is the `rigorous` one if there is a support, else the normal rule."""
     name = _checks.choice(value, "bound", offered)
     if name == "auto":
-        name = "betting" if supported else "normal"
+        name = rigorous if supported else "normal"
     if name in RIGOROUS and not supported:
         raise ValueError(
             f"bound is {value!r} and support is None; a rigorous bound needs support=(low, high), an interval that "

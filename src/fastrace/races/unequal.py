@@ -40,14 +40,15 @@ class UnequalRace:
         Rows of each arm (:math:`N_y` in [1]_). An arm without rows, such as a new cluster, is known exactly.
     delta : float, default 0.05
         Probability that the answer is not the arm with the largest sum, in (0, 1).
-    bound : {"normal", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling"}, default "normal"
+    bound : {"auto", "normal", "hoeffding-serfling", "empirical-bernstein-serfling", "serfling"}, default "auto"
         Rule that drops arms. The normal rule assumes that the mean of `first_look` rows of an arm is nearly normal; the
-        others are rigorous and need `support`.
+        others are rigorous and need `support`. ``"auto"`` is ``"serfling"`` if there is a support, else ``"normal"``.
     first_look : int, default 10
         Rows of an arm at the first look, at least 2. The paper took 3, which spends the whole of `delta` on variances
         of three rewards.
     support : tuple of float or of arrays of shape (n_arms,), optional
-        Interval (low, high) that holds every reward. With ``allocation="adaptive"`` every bound uses it.
+        Interval (low, high) that holds every reward. With it the promise holds for all populations inside it, unless
+        `bound` is ``"normal"``, which takes from it only what ``allocation="adaptive"`` need not read.
     offset : array_like, shape (n_arms,), optional
         :math:`c_y`, the log prior plus a Gumbel variate in a Gibbs step; -inf takes the arm out of the race.
     temperature : float, default 1.0
@@ -130,7 +131,7 @@ class UnequalRace:
         self,
         sizes: ArrayLike,
         delta: float = 0.05,
-        bound: str = "normal",
+        bound: str = "auto",
         first_look: int = 10,
         support: _checks.Support | None = None,
         *,
@@ -150,7 +151,7 @@ class UnequalRace:
         self._sizes = _sizes(sizes)
         n_arms = self._sizes.size
         self._delta = _checks.probability(delta, "delta")
-        self._bound = _options.bound(bound, support is not None, INVERTED)
+        self._bound = _options.bound(bound, support is not None, ("auto", *INVERTED), "serfling")
         first_look = min(_options.first_look(first_look), _options.MOST_ROWS)
         kind = _checks.choice(kind, "kind", ("sidak", "union"))
         adaptive = _checks.choice(allocation, "allocation", ("even", "adaptive")) == "adaptive"
@@ -159,8 +160,8 @@ class UnequalRace:
         if not 0.0 <= pooling < math.inf:
             raise ValueError(f"pooling is {pooling!r}; a number of rows is needed, at least 0: it weighs a variance")
         if pooling > 0.0 and self._bound != "normal":
-            raise ValueError(f"pooling is {pooling!r} and bound is {bound!r}; it is for the normal rule, as a rigorous "
-                             f"bound needs each arm's own variance")
+            raise ValueError(f"pooling is {pooling!r} and bound is {bound!r}, which is {self._bound!r} here; it is for "
+                             f"bound='normal', as a rigorous bound needs each arm's own variance")
         student = _checks.flag(student, "student")
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
@@ -284,7 +285,7 @@ def race_sums(
     rewards: Rewards,
     sizes: ArrayLike | None = None,
     delta: float = 0.05,
-    bound: str = "normal",
+    bound: str = "auto",
     first_look: int = 10,
     support: _checks.Support | None = None,
     *,

@@ -30,9 +30,10 @@ class RacingGibbs(Gibbs):
     delta : float, default 0.05
         Probability that one draw differs from the exact one, in (0, 1).
     bound : str, default "auto"
-        As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, where "auto" is "normal". "betting" is
-        rigorous and needs an interval: `support`, the `residual_support` of variables with `expansions`, or a
-        `control_variates.taylor_glm`, which derives it from the states' parameters.
+        As in `DiscreteSampler`; for variables with `sizes` as in `UnequalRace`, whose rigorous bounds read more of
+        states that a `support` does not rule out than "normal" does. "betting" is rigorous and needs an interval:
+        `support`, the `residual_support` of variables with `expansions`, or a `control_variates.taylor_glm`, which
+        derives it from the states' parameters.
     support : tuple of float, optional
         Interval (low, high) that holds every log-factor. States with factors of their own that it rules out, such as
         small clusters, are then not read.
@@ -217,7 +218,7 @@ class RacingGibbs(Gibbs):
         sizes, factors = variable.own(z)
         noise = -np.log(rng.standard_exponential(variable.n_states))
         race = UnequalRace(
-            sizes, self.delta, "normal" if self.bound == "auto" else self.bound,
+            sizes, self.delta, self.bound,
             10 if self.first_look is None else self.first_look, self.support, offset=offset + noise,
             student=self.student, allocation="even" if self.support is None else "adaptive", outside="warn", rng=rng,
         )
