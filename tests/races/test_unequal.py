@@ -46,7 +46,7 @@ def test_adaptive_race_equals_the_plain_twin(options, seed):
 @pytest.mark.parametrize("options", [
     {}, {"bound": "serfling", "support": (-10, 10)}, {"bound": "hoeffding-serfling", "support": (-10, 10)},
     {"bound": "empirical-bernstein-serfling", "support": (-10, 10)}, {"student": True, "temperature": 3.0},
-    {"pooling": 3.0}, {"allocation": "adaptive"}, 
+    {"pooling": 3.0}, {"allocation": "adaptive"},
     {"allocation": "adaptive", "bound": "normal", "support": (-10, 10), "pooling": 3.0},
     {"allocation": "adaptive", "bound": "serfling", "support": (-10, 10)},
 ])
