@@ -37,6 +37,7 @@ FRAMEWORKS = {
     "mcmc.doors.pymc._constants": ["pymc"],
     "mcmc.doors.pymc._cuts": ["pymc"],
     "mcmc.doors.pymc._effects": ["pymc"],
+    "mcmc.doors.pymc._families": ["pymc"],
     "mcmc.doors.pymc._graphs": ["pymc"],
     "mcmc.doors.pymc._hierarchy": ["pymc"],
     "mcmc.doors.pymc._laws": ["pymc"],

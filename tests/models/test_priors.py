@@ -10,7 +10,8 @@ from fastrace._models._priors import JointPrior
 from reference import priors as plain
 
 SCALES = [("half-normal", 1.3, 0.0), ("half-student", 0.7, 1.0), ("half-student", 2.0, 4.0), ("gamma", 1.0, 2.0),
-          ("gamma", 2.5, 3.0), ("log-normal", 0.3, 0.8), ("inverse-gamma-of-square", 2.0, 8.0)]
+          ("gamma", 2.5, 3.0), ("log-normal", 0.3, 0.8), ("inverse-gamma-of-square", 2.0, 8.0),
+          ("half-normal", 1.3, 0.0, -1.0), ("gamma", 2.5, 3.0, 0.5)]
 COEFFICIENTS = [("normal", 0.5, 2.0, 0.0, -1), ("student", 0.1, 1.5, 3.0, -1), ("laplace", 0.0, 0.7, 0.0, -1),
                 ("flat", 0.0, 1.0, 0.0, -1), ("normal", 0.2, 1.0, 0.0, 0), ("laplace", 0.0, 1.0, 0.0, 0),
                 ("normal", 0.0, 1.0, 0.0, 1), ("normal", 0.0, 1.0, 0.0, 1), ("student", 0.0, 1.0, 5.0, 2)]

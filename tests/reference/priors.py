@@ -16,8 +16,11 @@ LOCATION = {
 }
 
 
-def scale_log_density(name, a, b, t):
-    """Log density of t = log(scale)."""
+def scale_log_density(name, a, b, *power_and_t):
+    """Log density of t = log(scale), where the density is that of scale^power, 1 by default."""
+    *power, t = power_and_t
+    if power:
+        return scale_log_density(name, a, b, power[0] * t) + np.log(abs(power[0]))
     if name == "inverse-gamma-of-square":
         return stats.invgamma(a, scale=b).logpdf(np.exp(2 * t)) + np.log(2) + 2 * t
     return SCALE[name](a, b).logpdf(np.exp(t)) + t + (np.log(2) if name == "half-student" else 0.0)

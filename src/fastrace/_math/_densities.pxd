@@ -27,6 +27,7 @@ cdef struct density_t:
     int kind
     double a, b
     double constant             # log density less what depends on t
+    double power                # the density is that of scale^power, and t the logarithm of the scale; not 0
 
 
 cdef inline double location_constant(int kind, double df) noexcept nogil:
@@ -85,6 +86,13 @@ cdef inline double scale_constant(int kind, double a, double b) noexcept nogil:
 
 cdef inline double scale_density(const density_t *p, double t, double *slope) noexcept nogil:
     """Log density of t; `slope` is its derivative."""
+    cdef double value = _density_of_power(p, p.power * t, slope)
+    slope[0] *= p.power
+    return value
+
+
+cdef inline double _density_of_power(const density_t *p, double t, double *slope) noexcept nogil:
+    """The same of t, the logarithm of scale^power, but for the constant log(abs(power)), which `constant` holds."""
     cdef double x
     if p.kind == HALF_NORMAL:
         x = exp(t) / p.a
@@ -114,6 +122,10 @@ cdef inline double scale_density(const density_t *p, double t, double *slope) no
 
 cdef inline double scale_curvature(const density_t *p, double t) noexcept nogil:
     """Minus the second derivative of the log density of t."""
+    return p.power * p.power * _curvature_of_power(p, p.power * t)
+
+
+cdef inline double _curvature_of_power(const density_t *p, double t) noexcept nogil:
     cdef double x
     if p.kind == HALF_NORMAL:
         x = exp(t) / p.a

@@ -11,7 +11,7 @@ L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 
 (Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
 """
 
-from libc.math cimport INFINITY, M_PI, exp, isfinite, log, sqrt, tanh
+from libc.math cimport INFINITY, M_PI, exp, fabs, isfinite, log, sqrt, tanh
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset
 cimport numpy as cnp
@@ -37,11 +37,11 @@ cdef double LOCAL_STEP = 1.5                            # of the logarithm of a 
 
 
 cdef d.density_t density_of(given):
-    """(name, a, b) as a struct."""
+    """(name, a, b), or with a power as fourth number, as a struct."""
     cdef d.density_t out
-    name, a, b = given
-    out.kind, out.a, out.b = SCALES[name], a, b
-    out.constant = d.scale_constant(out.kind, out.a, out.b)
+    name, a, b = given[:3]
+    out.kind, out.a, out.b, out.power = SCALES[name], a, b, given[3] if len(given) > 3 else 1.0
+    out.constant = d.scale_constant(out.kind, out.a, out.b) + log(fabs(out.power))
     return out
 
 
@@ -60,7 +60,7 @@ cdef class JointPrior:
         (kind, mean, scale, df, pool) of each: kind from `LOCATIONS`, pool the number of a pool or -1.
     pools : sequence of tuple
         ("shared", scale prior), or ("horseshoe", prior of the global scale, of each local scale, of the slab's scale).
-        A scale prior is (name in `SCALES`, a, b).
+        A scale prior is (name in `SCALES`, a, b), or (name, a, b, power): then it is that of scale^power.
     factors : sequence of tuple
         (n_groups, scale priors of the q standard deviations, eta of LKJ, or None for independent effects).
     aux : tuple or None
@@ -98,7 +98,7 @@ cdef class JointPrior:
                  if self.coefficients[j].local >= 0}
         self.own_sees_local = any(places is None or not local.isdisjoint(places) for _, places in own) and bool(local)
         self.normal = not own and all(c[0] in ("flat", "normal") for c in coefficients) and (
-            aux is None or aux[0] == "log-normal")
+            aux is None or (aux[0] == "log-normal" and len(aux) == 3))
         self.expand_at(np.zeros(n_seen))
 
     def _allocate(self, Py_ssize_t n_coefficients, Py_ssize_t n_hyper, Py_ssize_t n_seen, widths, Py_ssize_t widest):

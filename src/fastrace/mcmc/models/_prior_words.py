@@ -64,8 +64,10 @@ def _of_joint(model: Any, names: list[str]) -> Iterator[tuple[str, str]]:
             yield from ((next(hyper), f"LKJ({eta:.4g})") for _ in range(len(sds) * (len(sds) - 1) // 2))
 
 
-def _of_scale(triple: tuple[str, float, float]) -> str:
-    kind, a, b = triple
+def _of_scale(triple: tuple[Any, ...]) -> str:
+    kind, a, b, *power = triple
+    if power:
+        return f"{_of_scale((kind, a, b))} of its power {power[0]:.4g}"
     if kind == "half-student":
         return f"HalfCauchy({a:.4g})" if b == 1.0 else f"HalfStudentT({b:.4g}, {a:.4g})"
     if kind == "gamma" and a == 1.0:

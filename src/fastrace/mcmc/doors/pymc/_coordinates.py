@@ -128,8 +128,8 @@ class Factor(NamedTuple):
 class Hierarchy(NamedTuple):
     """A `GLM` with the posterior of a PyMC model, and where its parameters stand in that model's.
 
-    ``columns[k]`` is the parameter of PyMC that coefficient k is; `log_scale` is the place of the logarithm of the
-    family's scale, or -1.
+    ``columns[k]`` is the parameter of PyMC that coefficient k is; `log_scale` is the place of the logarithm of what the
+    family's scale is a power of, times exp(`log_factor`), or -1.
     """
 
     glm: GLM
@@ -137,6 +137,8 @@ class Hierarchy(NamedTuple):
     factors: list[Factor]
     log_scale: int
     dim: int
+    power: float = 1.0
+    log_factor: float = 0.0
 
     def _starts(self) -> list[tuple[Factor, int, int]]:
         """Each factor, with the first of its effects and of its hyperparameters among those of the `GLM`."""
@@ -170,7 +172,8 @@ class Hierarchy(NamedTuple):
             out[..., f.places] = effects
             f.put_hyper(hyper, unit, out)
         if self.log_scale >= 0:
-            out[..., self.log_scale] = np.log(draws[..., len(self.columns) + sum(f.places.size for f in self.factors)])
+            scale = draws[..., len(self.columns) + sum(f.places.size for f in self.factors)]
+            out[..., self.log_scale] = (np.log(scale) - self.log_factor) / self.power
         return out
 
     def to_glm(self, theta: Array) -> Array:
@@ -183,7 +186,8 @@ class Hierarchy(NamedTuple):
             effects = np.where(f.standardised, spread, effects - f.means(coefficients))
             parts.append(effects.reshape(*theta.shape[:-1], f.places.size))
             hypers.append(hyper)
-        scale = [np.exp(theta[..., self.log_scale : self.log_scale + 1])] if self.log_scale >= 0 else []
+        logs = theta[..., self.log_scale : self.log_scale + 1] if self.log_scale >= 0 else theta[..., :0]
+        scale = [np.exp(self.power * logs + self.log_factor)]
         return np.concatenate([coefficients, *parts, *scale, *hypers], axis=-1)
 
     def log_jacobian(self, draws: Array) -> float:

@@ -184,7 +184,10 @@ class RowGraphs:
             self._leaves = [pt.dvector(f"predictor_{j}") for j in range(len(found.leaves))]
             self._scalars = [pt.dscalar(f"scalar_{j}") for j in range(len(found.scalars))]
             leaves = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
-            terms = graph_replace(graph_replace(whole, leaves, strict=False), by_row, strict=False)
+            try:
+                terms = graph_replace(graph_replace(whole, leaves, strict=False), by_row, strict=False)
+            except ValueError as error:
+                raise Unseen("one predictor is a function of another one") from error
             if not set(starts).isdisjoint(ancestors(terms)):
                 raise Unseen("a parameter that is in no predictor")
             self._curve = _added(terms).astype("float64")

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.doors.pymc._coordinates import Hierarchy
+from fastrace.mcmc.doors.pymc._families import agree
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import OtherModelError
 from fastrace.mcmc.doors.pymc._reading import Reader
-from fastrace.mcmc.doors.pymc._recognised import AGREE
+from fastrace.mcmc.doors.pymc._recognised import within
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.trace import Part
 
@@ -86,12 +87,14 @@ def _agree(graphs: RowGraphs, found: Hierarchy) -> bool:
     for child in np.random.SeedSequence(22).spawn(5):
         rng = np.random.default_rng(child)
         free = rng.uniform(-0.5, 0.5, glm.dim)
-        free[glm.n_seen - (found.log_scale >= 0) :] *= 2.0
+        own = glm.n_seen - (found.log_scale >= 0)  # coefficients and effects
+        free[:own] = within(glm, free[: glm.n_seen])[:own]
+        free[own:] *= 2.0
         ours, theta = log_posterior(glm, free), np.asarray(glm.constrain(free))
         at = found.from_glm(theta)
         theirs = float(np.sum(graphs.call("all", at)[0])) + float(graphs.call("rest", at)) + found.log_jacobian(theta)
         first = theirs - ours if first is None else first
-        if not abs(theirs - ours - first) <= AGREE * (1.0 + abs(theirs)):
+        if not abs(theirs - ours - first) <= agree(glm._glm.family) * (1.0 + abs(theirs)):
             return False
     return True
 

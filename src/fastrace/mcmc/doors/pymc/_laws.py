@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace.mcmc.doors.pymc._cuts import law
-from fastrace.mcmc.doors.pymc._recognised import numbers
+from fastrace.mcmc.doors.pymc._families import numbers
 from fastrace.mcmc.models.priors import (
     Exponential,
     Gamma,
@@ -25,7 +26,28 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["CORRELATIONS", "COVARIANCE", "LOCATIONS", "SCALES", "OtherModelError", "listed", "locations",
-           "only_number", "parameters", "scales"]
+           "of_power", "only_number", "parameters", "scales"]
+
+
+
+@dataclass(frozen=True)
+class PowerOf(Scale):
+    """The prior of a scale whose power has a prior: of a dispersion, where PyMC draws its inverse.
+
+    Parameters
+    ----------
+    base : Scale
+        Prior of scale^power.
+    power : float
+        Not 0.
+    """
+
+    base: Scale
+    power: float
+
+    def triple(self) -> Any:
+        return (*self.base.triple(), self.power)
+
 
 SCALES: dict[str, Callable[..., Scale]] = {
     "HalfNormal": lambda _, sd: HalfNormal(sd),
@@ -94,3 +116,21 @@ def scales(variable: Any, size: int, owner: str | None = None) -> list[Scale]:
         raise OtherModelError(f"{called} has a parameter that is learned too")
     each: NDArray[np.float64] = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), (size,)) for p in given])
     return [SCALES[name](*entry) for entry in each.T.tolist()]
+
+
+def of_power(prior: Scale, power: float, factor: float) -> Scale:
+    """The prior of a scale that is `factor` times a power of what has a prior."""
+    if isinstance(prior, LogNormal):
+        return LogNormal(power * prior.mean + math.log(factor), abs(power) * prior.sd)
+    wide = factor ** (1.0 / power)  # what has the prior, times this, is scale^(1 / power)
+    if isinstance(prior, HalfNormal):
+        prior = HalfNormal(prior.sd * wide)
+    elif isinstance(prior, HalfStudentT):
+        prior = HalfStudentT(prior.df, prior.scale * wide)
+    elif isinstance(prior, HalfCauchy):
+        prior = HalfCauchy(prior.scale * wide)
+    elif isinstance(prior, Exponential):
+        prior = Exponential(prior.rate / wide)
+    elif isinstance(prior, Gamma):
+        prior = Gamma(prior.shape, prior.rate / wide)
+    return prior if power == 1.0 else PowerOf(prior, 1.0 / power)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from fastrace._models.grouping import Groups
 from fastrace.mcmc.doors.pymc._coordinates import Factor, Hierarchy
 from fastrace.mcmc.doors.pymc._cuts import law
 from fastrace.mcmc.doors.pymc._effects import MOST_ASKED, Effects, Probe, effects_of
+from fastrace.mcmc.doors.pymc._families import LAWS, family_of, in_pieces, number, power_between, scale_of
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import (
     CORRELATIONS,
@@ -23,11 +25,12 @@ from fastrace.mcmc.doors.pymc._laws import (
     OtherModelError,
     listed,
     locations,
+    of_power,
     parameters,
     scales,
 )
 from fastrace.mcmc.doors.pymc._predictors import evaluated
-from fastrace.mcmc.doors.pymc._recognised import family_of, in_pieces, number, posterior_elsewhere
+from fastrace.mcmc.doors.pymc._recognised import posterior_elsewhere
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.priors import LKJ
 from fastrace.mcmc.trace import entry_name
@@ -79,14 +82,19 @@ class Reader:
         places = list(self.columns)
         log_scale = -1 if scale is None else int(self.probe.places[self.model.rvs_to_values[scale]][0])
         self._refuse_other_parameters(places, factors, log_scale)
+        scale_prior, power, log_factor = None, 1.0, 0.0
+        if scale is not None:
+            drawn = scales(scale, 1)[0]
+            power, log_factor = self._power(scale)
+            scale_prior = of_power(drawn, power, math.exp(log_factor))
         names = [self.entries[place] for place in places]
         glm = GLM(self._table(), evaluated(self.model.rvs_to_values[graphs.observed[0]]), family,
                   offset=self.offset if np.any(self.offset) else None, groups=groups or None,
                   prior={name: self.priors[place] for name, place in zip(names, places, strict=True)},
                   group_prior=sds or None, names=names,
-                  scale_prior=None if scale is None else scales(scale, 1)[0], **options)
+                  scale_prior=scale_prior, **options)
         factors = [f._replace(columns=np.array([places.index(p) for p in f.columns], dtype=np.intp)) for f in factors]
-        return Hierarchy(glm, np.array(places, dtype=np.intp), factors, log_scale, graphs.dim)
+        return Hierarchy(glm, np.array(places, dtype=np.intp), factors, log_scale, graphs.dim, power, log_factor)
 
     # What kind of model it is.
 
@@ -108,31 +116,48 @@ class Reader:
     def _family(self) -> tuple[str, dict[str, Any], Any]:
         """The family, its fixed parameters, and the variable that its scale is, if that is learned."""
         observed = self.graphs.observed[0]
-        name = law(observed)
-        found = family_of(observed)
-        scalars = self.graphs.scalars
+        name, scalars = law(observed), self.graphs.scalars
+        if name not in LAWS:
+            raise OtherModelError(f"{self.graphs.names} is {name}; {', '.join(LAWS)} is needed")
+        if in_pieces(observed):
+            raise OtherModelError(f"the parameters of {self.graphs.names} are in pieces, such as by clip or switch")
+        found, scale = family_of(observed), scale_of(observed)
         if found is not None:
             if scalars:
                 raise OtherModelError(f"{self.graphs.names} depends on {listed(scalars)} beside the predictor")
             return *found, None
-        if name not in ("Bernoulli", "Poisson", "Normal", "StudentT"):
-            own = {"NegBinomial": "negative-binomial", "Gamma": "gamma"}.get(name)
-            table = "" if own is None else f"; mcmc.GLM has the family {own!r}, for a table of columns and groups"
-            raise OtherModelError(f"{self.graphs.names} is {name}; Bernoulli, Poisson, Normal or StudentT is needed"
-                                  f"{table}")
-        if in_pieces(observed):
-            raise OtherModelError(f"the parameters of {self.graphs.names} are in pieces, such as by clip or switch")
-        given, options = parameters(observed), {}
+        if scale is None:
+            raise OtherModelError(f"{self.graphs.names} is Binomial with a number of trials that is learned, or with "
+                                  f"another link than log-odds, which mcmc.GLM has for one trial alone")
+        options = {}
         if name == "StudentT":
-            df = number(given[0])
+            df = number(parameters(observed)[0])
             if df is None:
                 raise OtherModelError(f"the degrees of freedom of {self.graphs.names} are learned")
             options["df"] = df
-        behind = self._behind(given[-1])
-        if len(behind) != 1 or len(scalars) != 1 or scalars[0] is not self.model.rvs_to_values[behind[0]]:
-            raise OtherModelError(f"the sigma of {self.graphs.names} depends on {listed(behind)}; a number or one "
-                                  f"scalar variable is needed")
-        return {"Normal": "gaussian", "StudentT": "student-t"}[name], options, behind[0]
+        behind = [v for v in self.model.free_RVs if self.model.rvs_to_values[v] in scalars]
+        if len(behind) != 1 or len(scalars) != 1:
+            known = self._behind(scale.node) if name in ("Normal", "StudentT") else scalars
+            raise OtherModelError(f"the {scale.called} of {self.graphs.names} depends on {listed(known)}; a number or "
+                                  f"one scalar variable is needed")
+        return LAWS[name], options, behind[0]
+
+    def _power(self, scale: Any) -> tuple[float, float]:
+        """Power k and the logarithm of a factor c: the scale of the family is c s^k of the variable s."""
+        node = scale_of(self.graphs.observed[0])
+        assert node is not None
+        function, place = self.probe.numbers([node.node]), self.probe.places[self.model.rvs_to_values[scale]][0]
+
+        def values(t: float) -> Any:
+            theta = self.probe.points[0].copy()
+            theta[place] = t
+            return function(theta)[0]
+
+        found = power_between(values, node.inverse)
+        if found is None or found[0] == 0.0:
+            raise OtherModelError(f"the {node.called} of {self.graphs.names} is not a power of {scale.name!r} times a "
+                                  f"number")
+        return found
 
     def _behind(self, v: Any) -> list[Any]:
         """Free variables that a node depends on, by way of no other free variable."""

@@ -8,25 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Abs, Ceil, Clip, Floor, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign, Switch
-from pytensor.scalar.basic import LogicalComparison
 from scipy.sparse import csr_matrix
 
 from fastrace._models.grouping import Groups
+from fastrace.mcmc.doors.pymc._families import agree, family_of, reach_of
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["AGREE", "compiled_seen", "compiled_terms", "effects_last", "family_of", "in_pieces", "normal_prior",
-           "number", "numbers", "posterior_elsewhere"]
+__all__ = ["compiled_seen", "compiled_terms", "effects_last", "normal_prior", "posterior_elsewhere", "within"]
 
 Array = NDArray[np.float64]
 
 _POINTS = 4  # random points at which both must agree
-AGREE = 1e-9  # relative to 1 plus the size of a term, or of the log prior
-_REACH = 3.0  # how far these points move predictors, at most: far out the terms of PyMC lose digits
-_PIECES = Abs, Ceil, Clip, Floor, LogicalComparison, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign
 _DENSE = 0.4  # share of entries from which a table is kept whole
 
 
@@ -82,53 +76,9 @@ def _compiled(
     return glm if _agree(terms, glm, start) else None
 
 
-def in_pieces(observed: Any) -> bool:
-    """Whether the distribution's parameters are another function far away, which points near the start do not show."""
-    parameters = observed.owner.op.dist_params(observed.owner)
-    variables = [v for v in ancestors(parameters) if hasattr(getattr(v.owner, "op", None), "dist_params")]
-    for v in ancestors(parameters, blockers=variables):
-        op = getattr(getattr(v.owner, "op", None), "scalar_op", None)
-        pieces = v.owner.inputs if isinstance(op, _PIECES) else v.owner.inputs[:1] if isinstance(op, Switch) else []
-        if not set(variables).isdisjoint(ancestors(pieces)):
-            return True
-    return False
-
-
 def posterior_elsewhere(model: Any, observed: Sequence[Any]) -> bool:
     """Whether there are factors beside priors and rows, which may be constant near the start and not far away."""
     return bool(model.potentials) or set(model.observed_RVs) != set(observed)
-
-
-def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
-    """The family that the distribution of an observed variable may be, with its fixed parameters."""
-    if not hasattr(observed.owner.op, "dist_params") or in_pieces(observed):
-        return None
-    law = type(observed.owner.op).__name__
-    if law == "BernoulliRV":
-        return "logistic", {}
-    if law == "PoissonRV":
-        return "poisson", {}
-    given = observed.owner.op.dist_params(observed.owner)
-    if law == "NormalRV":
-        scale = number(given[1])
-        return None if scale is None else ("gaussian", {"scale": scale})
-    if law == "StudentTRV":
-        df, scale = number(given[0]), number(given[2])
-        return None if df is None or scale is None else ("student-t", {"df": df, "scale": scale})
-    return None
-
-
-def numbers(v: Any) -> NDArray[Any] | None:
-    """What a variable is if nothing random enters it."""
-    if any(u.owner is not None and hasattr(u.owner.op, "dist_params") for u in ancestors([v])):
-        return None
-    return evaluated(v)
-
-
-def number(v: Any) -> float | None:
-    """The same if it is a single number."""
-    value = numbers(v)
-    return None if value is None or value.size != 1 else float(value.ravel()[0])
 
 
 def effects_last(graphs: RowGraphs, values: list[Any]) -> list[Any]:
@@ -195,14 +145,17 @@ def _table(block: Blocks, places: NDArray[np.intp], dim: int, n: int) -> Any:
     return sparse
 
 
+def within(glm: GLM, step: Array) -> Array:
+    """A step of what the rows see, or as much of it as moves no predictor too far for a comparison."""
+    moved = float(np.abs(glm._movements(step)).max())
+    return step * min(1.0, reach_of(glm._glm.family) / moved) if moved > 0.0 else step
+
+
 def _points(glm: GLM, start: Array) -> list[Array]:
-    """Random points about one, with the point itself first."""
-    out = [start]
-    for child in np.random.SeedSequence(20).spawn(_POINTS):
-        step = np.random.default_rng(child).standard_normal(len(start))
-        moved = float(np.abs(glm._movements(step)).max())
-        out.append(start + step * (min(1.0, _REACH / moved) if moved > 0.0 else 1.0))
-    return out
+    """Random points about one, with that point first: it is moved towards 0 if its predictors are large."""
+    start = within(glm, start)
+    return [start] + [start + within(glm, np.random.default_rng(child).standard_normal(len(start)))
+                      for child in np.random.SeedSequence(20).spawn(_POINTS)]
 
 
 def _agree(terms: Callable[[Array], Array], glm: GLM, start: Array) -> bool:
@@ -216,7 +169,7 @@ def _agree(terms: Callable[[Array], Array], glm: GLM, start: Array) -> bool:
             first = theirs - ours
             if not np.isfinite(first).all():
                 return False
-        elif not (np.abs(theirs - ours - first) <= AGREE * (1.0 + np.abs(theirs))).all():
+        elif not (np.abs(theirs - ours - first) <= agree(glm._glm.family) * (1.0 + np.abs(theirs))).all():
             return False
     return True
 
@@ -231,6 +184,6 @@ def normal_prior(rest: Callable[[Array], float], expansion: Sequence[Any], start
         rng = np.random.default_rng(child)
         step = rng.standard_normal(len(start)) * 10.0 ** rng.uniform(-1.0, 1.0)
         quadratic = value + float(gradient @ step + 0.5 * (step @ hessian @ step))
-        if not abs(rest(start + step) - quadratic) <= AGREE * (1.0 + abs(quadratic)):
+        if not abs(rest(start + step) - quadratic) <= agree() * (1.0 + abs(quadratic)):
             return False
     return True

@@ -93,8 +93,10 @@ def from_pymc(
     rows in the data. Both the log-likelihood and the prior are expanded to second order at the posterior mode, as far
     as PyTensor can differentiate them. That takes ``dim`` passes over the data for each of a few Newton steps, once.
 
-    A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, Poisson, Gaussian and
-    Student-t regressions of columns, intercepts, effects of groups and offsets. The terms of every row are compared
+    A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, binomial, probit,
+    complementary log-log, Poisson, negative binomial, gamma, Gaussian and Student-t regressions of columns, intercepts,
+    effects of groups and offsets. PyMC's probit has the root of 2 in single precision, so that predictors differ by
+    3e-8 of their size. The terms of every row are compared
     with PyMC's at random points, and a model that differs stays with PyTensor; `PyMCModel.describe` says which. Where a
     prior is not normal, or a scale is learned, kernels over rows move what `PyMCModel.as_glm` returns, and record draws
     as parameters of this model. A proposal, covariance or `Reference` of one's own is in the coordinates of this model,
@@ -488,7 +490,8 @@ class PyMCModel(Expansions):
         """The same posterior as a `GLM` with priors, for `SurrogateMetropolis` and chains of hierarchies.
 
         Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; normal effects of groups,
-        intercepts and slopes; a learned sigma; and priors of scales that `GLM` has (HalfNormal, HalfCauchy,
+        intercepts and slopes; a learned sigma, or alpha of counts and times, as a power of a variable times a number,
+        whose prior becomes that of the scale of `GLM`; and priors of scales that `GLM` has (HalfNormal, HalfCauchy,
         HalfStudentT, Exponential, Gamma, LogNormal). Effects are centred or standardised, with standard deviations of
         their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among these priors, or `LKJCorr`, in `MvNormal`
         or as ``chol @ z``. Their mean may be any sum of coefficients times numbers of the groups. The log-posteriors

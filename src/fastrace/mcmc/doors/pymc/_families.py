@@ -1,0 +1,165 @@
+"""Families of `GLM` among distributions of PyMC, with their links and scales; needs PyMC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import (
+    Abs,
+    Ceil,
+    Clip,
+    Exp,
+    Expm1,
+    Floor,
+    Mul,
+    RoundHalfToEven,
+    ScalarMaximum,
+    ScalarMinimum,
+    Sign,
+    Switch,
+)
+from pytensor.scalar.basic import LogicalComparison
+from pytensor.scalar.math import Erf, Erfc, Erfcx
+
+from fastrace.mcmc.doors.pymc._cuts import law
+from fastrace.mcmc.doors.pymc._predictors import evaluated
+
+__all__ = ["LAWS", "ScaleNode", "agree", "family_of", "in_pieces", "number", "numbers", "power_between", "reach_of",
+           "scale_of"]
+
+Array = NDArray[np.float64]
+
+LAWS = {"Bernoulli": "logistic", "Binomial": "binomial", "Poisson": "poisson", "NegBinomial": "negative-binomial",
+        "Gamma": "gamma", "Normal": "gaussian", "StudentT": "student-t"}
+_PIECES = Abs, Ceil, Clip, Floor, LogicalComparison, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign
+_REACH = 3.0  # how far points of a comparison move predictors, at most: far out the terms of PyMC lose digits,
+_CLOGLOG = 1.0  # as a probability near 1 does, written 1 - exp(-exp(eta))
+_AGREE = 1e-9  # difference of two terms, or of two log priors, relative to 1 plus their size, that is rounding;
+_SINGLE = 1e-6  # PyMC has the root of 2 in its probit in single precision, so that predictors differ by 3e-8 of theirs
+_POWERS = 12.0  # powers between scales are multiples of 1 over this
+
+
+class ScaleNode(NamedTuple):
+    """The node in which a distribution has its scale, as a function of that of `GLM`."""
+
+    node: Any
+    called: str
+    inverse: bool  # whether it is 1 over the dispersion
+
+
+def _ops(nodes: Sequence[Any]) -> list[Any]:
+    """Scalar operations that make nodes of variables, the last first."""
+    variables = [v for v in ancestors(nodes) if hasattr(getattr(v.owner, "op", None), "dist_params")]
+    found = [getattr(getattr(v.owner, "op", None), "scalar_op", None) for v in ancestors(nodes, blockers=variables)]
+    return [op for op in found if op is not None]
+
+
+def _given(observed: Any) -> list[Any]:
+    return list(observed.owner.op.dist_params(observed.owner))
+
+
+def in_pieces(observed: Any) -> bool:
+    """Whether the distribution's parameters are another function far away, which points near the start do not show."""
+    parameters = [u for p in _given(observed) for u in _unsigned(observed, p)]
+    variables = [v for v in ancestors(parameters) if hasattr(getattr(v.owner, "op", None), "dist_params")]
+    for v in ancestors(parameters, blockers=variables):
+        op = getattr(getattr(v.owner, "op", None), "scalar_op", None)
+        pieces = v.owner.inputs if isinstance(op, _PIECES) else v.owner.inputs[:1] if isinstance(op, Switch) else []
+        if not set(variables).isdisjoint(ancestors(pieces)):
+            return True
+    return False
+
+
+def _unsigned(observed: Any, parameter: Any) -> list[Any]:
+    """A parameter as it is; the shape of a gamma distribution without the sign that PyMC makes it negative by.
+
+    PyMC writes mu^2 / sigma^2 sign(sigma), and a negative shape is impossible.
+    """
+    owner = parameter.owner
+    if law(observed) != "Gamma" or not isinstance(getattr(getattr(owner, "op", None), "scalar_op", None), Mul):
+        return [parameter]
+    return [u for u in owner.inputs if not isinstance(getattr(getattr(u.owner, "op", None), "scalar_op", None), Sign)]
+
+
+def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
+    """The family that the distribution of an observed variable may be, with its fixed parameters.
+
+    None if it is of another kind, or its scale is not a number.
+    """
+    if not hasattr(observed.owner.op, "dist_params") or law(observed) not in LAWS or in_pieces(observed):
+        return None
+    family, given = LAWS[law(observed)], _given(observed)
+    if family in ("logistic", "binomial"):
+        link = _link(given[-1])
+        if family == "logistic":
+            return link, {}
+        trials = numbers(given[0])
+        return None if trials is None or link != "logistic" else (family, {"trials": np.squeeze(trials)})
+    found = scale_of(observed)
+    if found is None:
+        return family, {}
+    scale = number(found.node)
+    options = {} if family != "student-t" else {"df": number(given[0])}
+    if scale is None or None in options.values():
+        return None
+    return family, {**options, "scale": 1.0 / scale if found.inverse else scale}
+
+
+def _link(p: Any) -> str:
+    """The family of binary outcomes whose link a probability seems to be made by."""
+    ops = [type(op) for op in _ops([p])]
+    if any(issubclass(op, Erf | Erfc | Erfcx) for op in ops):
+        return "probit"
+    return "cloglog" if Expm1 in ops or ops.count(Exp) > 1 else "logistic"
+
+
+def scale_of(observed: Any) -> ScaleNode | None:
+    """Where a distribution has its scale; None where it has none."""
+    name, given = law(observed), _given(observed)
+    if name in ("Normal", "StudentT"):
+        return ScaleNode(given[-1], "sigma", False)
+    return ScaleNode(given[0], "alpha", True) if name in ("NegBinomial", "Gamma") else None
+
+
+def reach_of(family: str) -> float:
+    """How far predictors may move where terms of a family are compared."""
+    return _CLOGLOG if family == "cloglog" else _REACH
+
+
+def agree(family: str = "") -> float:
+    """How far terms of a family may be from PyMC's, relative to 1 plus their size."""
+    return _SINGLE if family == "probit" else _AGREE
+
+
+def power_between(values: Callable[[float], Any], inverse: bool) -> tuple[float, float] | None:
+    """Power k and the logarithm of a factor c, such that the scale of `GLM` is c s^k; None if it is nothing like that.
+
+    ``values(t)`` gives the node of the scale where s = exp(t); `inverse` is that of `ScaleNode`.
+    """
+    logs = []
+    for t in (-0.3, 0.0, 0.5):
+        with np.errstate(all="ignore"):
+            found = np.log(np.asarray(values(t), dtype=np.float64))
+        if not np.isfinite(found).all() or np.ptp(found) > 1e-9:
+            return None
+        logs.append((-1.0 if inverse else 1.0) * float(found.flat[0]))
+    power = round(_POWERS * (logs[2] - logs[1]) / 0.5) / _POWERS
+    away = [abs(log - logs[1] - power * t) for log, t in zip(logs, (-0.3, 0.0, 0.5), strict=True)]
+    return None if max(away) > 1e-9 else (power, logs[1])
+
+
+def numbers(v: Any) -> NDArray[Any] | None:
+    """What a variable is if nothing random enters it."""
+    if any(u.owner is not None and hasattr(u.owner.op, "dist_params") for u in ancestors([v])):
+        return None
+    return evaluated(v)
+
+
+def number(v: Any) -> float | None:
+    """The same if it is a single number."""
+    value = numbers(v)
+    return None if value is None or value.size != 1 else float(value.ravel()[0])

@@ -1,0 +1,168 @@
+"""Families of `GLM` that are recognised in PyMC models, with their links and dispersions."""
+
+import os
+
+os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+
+pm = pytest.importorskip("pymc")
+pt = pytest.importorskip("pytensor.tensor")
+from fastrace.mcmc.doors.pymc._hierarchy import log_posterior  # noqa: E402
+
+N = 150
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+ETA = X @ [0.5, -0.4] + 0.2
+OFFSET = 0.1 * RNG.normal(size=N)
+BINARY = RNG.integers(0, 2, N)
+TRIALS = RNG.integers(1, 9, N)
+SHARES = RNG.binomial(TRIALS, 1.0 / (1.0 + np.exp(-ETA)))
+COUNTS = RNG.negative_binomial(2, 2.0 / (2.0 + np.exp(ETA)))
+TIMES = RNG.gamma(2.0, np.exp(ETA) / 2.0)
+
+
+def eta():
+    return pm.Normal("a") + X @ pm.Normal("b", 0.0, 1.0, shape=2) + OFFSET
+
+
+def mean():
+    return pm.math.exp(eta())
+
+
+def by_rate(alpha, mu):
+    pm.Gamma("obs", alpha=alpha, beta=alpha / mu, observed=TIMES)
+
+
+def by_spread(mu, of_mean):
+    pm.Gamma("obs", mu=mu, sigma=mu * of_mean, observed=TIMES)
+
+
+FIXED = {
+    "probit": ("probit", lambda: pm.Bernoulli("obs", p=pm.math.invprobit(eta()), observed=BINARY)),
+    "cloglog": ("cloglog", lambda: pm.Bernoulli("obs", p=1 - pm.math.exp(-pm.math.exp(eta())), observed=BINARY)),
+    "expm1": ("cloglog", lambda: pm.Bernoulli("obs", p=-pt.expm1(-pt.exp(eta())), observed=BINARY)),
+    "invlogit": ("logistic", lambda: pm.Bernoulli("obs", p=pm.math.invlogit(eta()), observed=BINARY)),
+    "trials": ("binomial", lambda: pm.Binomial("obs", n=TRIALS, logit_p=eta(), observed=SHARES)),
+    "one number of trials": ("binomial", lambda: pm.Binomial("obs", n=8, p=pm.math.sigmoid(eta()), observed=SHARES)),
+    "alpha of counts": ("negative-binomial",
+                        lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=2.5, observed=COUNTS)),
+    "alpha of times": ("gamma", lambda: by_rate(2.5, mean())),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_families_without_a_learned_scale_run_compiled(name):
+    """Each row's term differs from PyMC's by a constant; the root of 2 in its probit has single precision."""
+    family, build = FIXED[name]
+    with pm.Model() as model:
+        build()
+    ours = mcmc.from_pymc(model)
+    assert f"compiled {family} regression" in repr(ours) and ours._row_form() is ours
+    own = model.compile_logp(vars=model.observed_RVs, sum=False, mode="FAST_COMPILE")
+    source, arms = ours.engine(None)
+    rng, differences = np.random.default_rng(1), []
+    for _ in range(3):
+        arms[0] = rng.normal(scale=0.4, size=3)
+        differences.append(source.read(np.arange(N), [0])[:, 0] - own(ours.point(arms[0]))[0])
+    np.testing.assert_allclose(differences, np.tile(differences[0], (3, 1)), atol=2e-6 if family == "probit" else 1e-9)
+
+
+LEARNED = {
+    "alpha": ("negative-binomial", -1.0, lambda: pm.NegativeBinomial(
+        "obs", mu=mean(), alpha=pm.Exponential("s", 0.5), observed=COUNTS)),
+    "log-normal alpha": ("negative-binomial", -1.0, lambda: pm.NegativeBinomial(
+        "obs", mu=mean(), alpha=3.0 * pm.LogNormal("s", 0.5, 0.7), observed=COUNTS)),
+    "inverse": ("negative-binomial", 1.0, lambda: pm.NegativeBinomial(
+        "obs", mu=mean(), alpha=2.0 / pm.HalfNormal("s", 0.5), observed=COUNTS)),
+    "shape": ("gamma", -1.0, lambda: by_rate(pm.Gamma("s", 2.0, 0.5), mean())),
+    "spread": ("gamma", 2.0, lambda: by_spread(mean(), pm.HalfStudentT("s", 4.0, 0.8))),
+    "twice sigma": ("gaussian", 1.0, lambda: pm.Normal("obs", eta(), 2.0 * pm.HalfCauchy("s", 1.0), observed=ETA)),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned_dispersions_keep_their_prior_whatever_power_pymc_draws(name):
+    """The log-posterior in the coordinates of GLM is PyMC's, up to a constant: log s is linear in log(dispersion)."""
+    family, power, build = LEARNED[name]
+    with pm.Model() as model:
+        build()
+    ours = mcmc.from_pymc(model)
+    found, own = ours._recognised(), model.compile_logp(mode="FAST_COMPILE")
+    assert found.glm._glm.family == family and found.power == power and found.glm.learns_scale
+    assert isinstance(mcmc.RacingMetropolis(ours).model, mcmc.GLM) and family in ours.describe()
+    rng, differences = np.random.default_rng(2), []
+    for _ in range(4):
+        free = rng.normal(scale=0.4, size=4)
+        theta = ours.from_glm(found.glm.constrain(free))
+        np.testing.assert_allclose(found.to_glm(theta), found.glm.constrain(free), rtol=1e-12)
+        differences.append(log_posterior(found.glm, free) - own(ours.point(theta)))
+    np.testing.assert_allclose(differences, differences[0], atol=1e-8)
+
+
+def one_column(law):
+    """A coefficient and a scale: a model, and its log density on a grid of both, by SciPy."""
+    x, rng = X[:60, 0], np.random.default_rng(3)
+    if law == "counts":
+        y = rng.negative_binomial(2, 2.0 / (2.0 + np.exp(0.5 * x)))
+        with pm.Model() as model:
+            mu = pm.math.exp(pm.Normal("b", 0.0, 1.0) * x)
+            pm.NegativeBinomial("obs", mu=mu, alpha=pm.Exponential("s", 0.5), observed=y)
+    else:
+        y = rng.gamma(2.0, np.exp(0.5 * x) / 2.0)
+        with pm.Model() as model:
+            mu = pm.math.exp(pm.Normal("b", 0.0, 1.0) * x)
+            pm.Gamma("obs", mu=mu, sigma=mu * pm.HalfNormal("s", 0.8), observed=y)
+
+    def density(b, s):
+        mu = np.exp(b * x)
+        if law == "counts":
+            terms = stats.nbinom(s, s / (s + mu)).logpmf(y)
+            return stats.norm.logpdf(b) + stats.expon(scale=2.0).logpdf(s) + terms.sum()
+        terms = stats.gamma(1.0 / s**2, scale=mu * s**2).logpdf(y)
+        return stats.norm.logpdf(b) + stats.halfnorm(scale=0.8).logpdf(s) + terms.sum()
+
+    return model, density
+
+
+@pytest.mark.parametrize("law", ["counts", "times"])
+def test_the_posterior_with_a_learned_dispersion_is_that_of_quadrature(law):
+    model, density = one_column(law)
+    ours = mcmc.from_pymc(model)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(ours), n_draws=3000, n_chains=2, rng=1)
+    b, logs = np.linspace(-1.0, 2.0, 161), np.linspace(-2.5, 4.5, 161)
+    grid = np.array([[density(v, np.exp(t)) + t for t in logs] for v in b])
+    weight = np.exp(grid - grid.max())
+    weight /= weight.sum()
+    for j, (ticks, axis) in enumerate(((b, 1), (logs, 0))):
+        margin = weight.sum(axis=axis)
+        assert margin[[0, -1]].max() < 1e-5
+        center = margin @ ticks
+        sd = np.sqrt(margin @ (ticks - center) ** 2)
+        drawn = trace.draws[:, :, j]
+        error = sd / np.sqrt(trace.ess()[j])
+        assert abs(drawn.mean() - center) < stats.norm.isf(1e-6 / 8) * error, (drawn.mean(), center, sd)
+        np.testing.assert_allclose(drawn.std(), sd, rtol=8.0 / np.sqrt(trace.ess()[j]))
+
+
+@pytest.mark.parametrize(("build", "words"), [
+    (lambda: pm.Bernoulli("obs", p=0.9 * pm.math.invprobit(eta()), observed=BINARY), "another link"),
+    (lambda: pm.Bernoulli("obs", p=1.0 - pm.math.exp(-1.1 * pm.math.exp(eta())), observed=BINARY), "another link"),
+    (lambda: pm.Binomial("obs", n=TRIALS, p=pm.math.invprobit(eta()), observed=SHARES), "another link than log-odds"),
+    (lambda: pm.Gamma("obs", mu=mean(), sigma=1.0, observed=TIMES), "the alpha of 'obs'"),
+    (lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=1.0 + pm.HalfNormal("s"), observed=COUNTS),
+     "the alpha of 'obs' is not a power of 's'"),
+    (lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=pm.Uniform("s", 0.0, 9.0), observed=COUNTS),
+     "the prior of the scale 's' is Uniform"),
+])
+def test_near_misses_stay_with_pymc_and_say_why(build, words):
+    with pm.Model() as model:
+        build()
+    ours = mcmc.from_pymc(model)
+    assert "PyTensor" in repr(ours) and "no generalised linear model was recognised" in ours.describe()
+    with pytest.raises(ValueError, match=words):
+        ours.as_glm()
