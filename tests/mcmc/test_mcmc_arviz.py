@@ -6,10 +6,10 @@ from scipy import special, stats
 
 from fastrace import mcmc
 from fastrace.mcmc import _pointwise
+from fastrace.mcmc._convergence import _ess, _halves, _ranked_rhat, _rhat
 from fastrace.mcmc._moving import moving
 from fastrace.mcmc._pointwise import pointwise
 from fastrace.mcmc.protocol import Steps
-from fastrace.mcmc.trace import _ess, _halves, _ranked_rhat, _rhat
 
 arviz = pytest.importorskip("arviz")
 

@@ -381,7 +381,7 @@ def test_chains_of_correlated_slopes_are_the_posterior_on_a_grid(centred):
     for values, draws in zip((first, second, third), drawn, strict=True):
         mean = share @ values
         sd = np.sqrt(share @ (values - mean) ** 2)
-        effective = mcmc.trace.effective_sample_size(draws)
+        effective = mcmc.effective_sample_size(draws)
         assert effective > 1000.0
         assert abs(draws.mean() - mean) < 5.0 * sd / np.sqrt(effective) + 0.02 * sd
         assert abs(draws.std() / sd - 1.0) < 5.0 / np.sqrt(effective) + 0.03

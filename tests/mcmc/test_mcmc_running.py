@@ -12,7 +12,7 @@ import pytest
 
 from chains import KERNELS, logistic, raced
 from fastrace import mcmc
-from fastrace.mcmc import sampling
+from fastrace.mcmc import _convergence, sampling
 from fastrace.mcmc.protocol import STATISTICS
 from fastrace.sources import CallableSource
 
@@ -125,6 +125,23 @@ def test_ctrl_c_again_and_ctrl_c_while_draws_are_checked_lose_no_draw(monkeypatc
     with monkeypatch.context() as patch:
         error = cut_short(patch, _problems=impatient)
         assert error.trace.n_draws == 400 and "400 draws of each chain" in error.__notes__[0]
+
+
+def test_what_sample_computes_of_draws_is_kept_and_never_stale(monkeypatch):
+    calls, real = [], _convergence._ranked_rhat
+    monkeypatch.setattr(_convergence, "_ranked_rhat", lambda chains: (calls.append(chains.shape[2]), real(chains))[1])
+    trace = mcmc.sample(raced(300), n_draws=400, n_chains=2, rng=5)
+    dim = trace.draws.shape[2]
+    assert sum(calls) == dim
+    first, shown = trace.rhat(), str(trace)
+    trace.rhat()[:] = trace.ess()[:] = np.nan  # copies
+    trace.to_frame()
+    assert str(trace) == shown and "nan" not in shown and sum(calls) == dim
+    other = replace(trace, chains=tuple(chain[:100] for chain in trace.chains))
+    fresh = pickle.loads(pickle.dumps(trace))
+    assert "_known" not in vars(other) and "_known" not in vars(fresh)
+    np.testing.assert_array_equal(fresh.rhat(), first)
+    assert sum(calls) == 2 * dim and not np.array_equal(other.rhat(), first) and sum(calls) == 3 * dim
 
 
 def test_a_trace_says_what_set_up_took_apart_from_sampling(monkeypatch):

@@ -9,10 +9,11 @@ from scipy import special, stats
 from chains import logistic_model
 from fastrace import mcmc
 from fastrace.mcmc import _fit
+from fastrace.mcmc._convergence import effective_sample_size
+from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc._fit import other_expansion, other_mode, residual_k
 from fastrace.mcmc.kernels import _racing
 from fastrace.mcmc.protocol import Steps
-from fastrace.mcmc.trace import diagnosis, effective_sample_size
 from guarantee import assert_rate_at_most
 
 
@@ -174,7 +175,7 @@ def test_sizes_of_all_coordinates_at_once_are_those_of_each(n, monkeypatch):
     each = [effective_sample_size(draws[:, :, j]) for j in range(5)]
     whole = of(draws).ess(), of(draws).rhat()
     np.testing.assert_allclose(whole[0], each, rtol=1e-12)
-    monkeypatch.setattr("fastrace.mcmc.trace._AT_ONCE", 1)
+    monkeypatch.setattr("fastrace.mcmc._convergence._AT_ONCE", 1)
     np.testing.assert_allclose(of(draws).ess(), whole[0], rtol=1e-12)
     np.testing.assert_allclose(of(draws).rhat(), whole[1], rtol=1e-12)
 

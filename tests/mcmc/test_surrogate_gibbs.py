@@ -10,8 +10,8 @@ from scipy import special, stats
 
 from chains import outcomes, scale_of
 from fastrace import mcmc
+from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc.protocol import from_flags
-from fastrace.mcmc.trace import diagnosis
 from guarantee import assert_fits, assert_rate_at_most, few_or_many
 from reference import mcmc as rows_twin
 from reference import surrogate_gibbs as twin

@@ -8,6 +8,7 @@
 """
 
 from fastrace._models.grouping import Groups
+from fastrace.mcmc._convergence import effective_sample_size
 from fastrace.mcmc.bias import BiasCheck, check_bias
 from fastrace.mcmc.compression import Compressed, compress
 from fastrace.mcmc.correction import correct
@@ -48,7 +49,7 @@ from fastrace.mcmc.models.priors import (
 from fastrace.mcmc.models.softmax import Softmax
 from fastrace.mcmc.protocol import Kernel, StepInfo, Steps
 from fastrace.mcmc.sampling import sample
-from fastrace.mcmc.trace import Trace, effective_sample_size
+from fastrace.mcmc.trace import Trace
 
 __all__ = [
     "ARCH",

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace.mcmc import _pareto
+from fastrace.mcmc._diagnosis import SAMPLE_AGAIN
 from fastrace.mcmc.compression import Compressed, expansions_apart
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._surrogate_moves import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import GLM, Model, Reference
-from fastrace.mcmc.trace import SAMPLE_AGAIN
 
 __all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "tail"]
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
+from fastrace.mcmc._diagnosis import unmixed
 from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
@@ -22,7 +23,7 @@ from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.kernels.variable_selection import VariableSelection
-from fastrace.mcmc.trace import Trace, unmixed
+from fastrace.mcmc.trace import Trace
 
 __all__ = ["BiasCheck", "check_bias"]
 

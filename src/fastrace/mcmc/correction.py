@@ -16,12 +16,13 @@ from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
+from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc._fit import residuals, tail
 from fastrace.mcmc.compression import Compressed, require_of
 from fastrace.mcmc.models._modes import called
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Steps
-from fastrace.mcmc.trace import Trace, diagnosis
+from fastrace.mcmc.trace import Trace
 from fastrace.races.acceptance import AcceptTest
 
 __all__ = ["correct"]
@@ -173,7 +174,7 @@ def correct(
     problems += _width_problems(array, surrogate, model, problems)
     for words in problems:
         warnings.warn(words, stacklevel=_checks.users_level())
-    return replace(trace, warnings=tuple(problems))
+    return trace._told(warnings=tuple(problems))
 
 
 def _with_scale(draws: Array, n_seen: int) -> Array:

@@ -16,11 +16,12 @@ from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
+from fastrace.mcmc._convergence import effective_sample_size
 from fastrace.mcmc._fit import mode_words, other_mode
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.model import Model
-from fastrace.mcmc.trace import arviz_tree, effective_sample_size, printed_first
+from fastrace.mcmc.trace import arviz_tree, printed_first
 from fastrace.results import Column, Result, Table
 
 __all__ = ["LaplaceResult", "laplace"]

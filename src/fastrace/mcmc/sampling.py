@@ -27,6 +27,7 @@ from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
+from fastrace.mcmc._diagnosis import EXPAND_AGAIN, diagnosis, far_words
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
 from fastrace.mcmc._variables import Variable
@@ -36,7 +37,7 @@ from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined, joined_later
-from fastrace.mcmc.trace import EXPAND_AGAIN, Trace, diagnosis, far_words
+from fastrace.mcmc.trace import Trace
 
 __all__ = ["sample"]
 
@@ -228,7 +229,7 @@ def sample(
         problems = [] if failure is None else [failure]
         with phase("checking the draws", progress):
             problems += _problems(kernel, trace, one_start, begins)
-        trace = replace(trace, warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
+        trace = trace._told(warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
         work.finished = trace
         took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
         told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]

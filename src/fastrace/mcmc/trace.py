@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from numpy.typing import NDArray
 
-from fastrace._base._checks import reals, shown
+from fastrace._base._checks import shown
 from fastrace._base._words import counted
+from fastrace.mcmc._convergence import each_effective_size, each_rhat
 from fastrace.mcmc._moving import moving
 from fastrace.mcmc._pointwise import expanded_log_posterior, pointwise
 from fastrace.mcmc._variables import Variable
-from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.protocol import STATISTICS, Steps
 from fastrace.results import Column, Result, Table
 from fastrace.results.base import draw, plain
 
 _SHOWN = 20  # coordinates printed
-_AT_ONCE = 300_000  # numbers transformed at once
-_SOME = 4000  # draws of each chain that show first whether there are enough effective ones
 _LEAST = 8  # draws of a chain, below which nothing is said of them
-_ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance are not judged, and R-hat is rough
-_REFUSING = 0.1  # share of proposals accepted
-_MOST = 0.5  # share of steps that read all rows
-_LARGEST = 1e100  # draw, whose square a float holds with room
-_LONGER = "Give mcmc.sample a larger n_draws and n_tune, or look at trace.plot()"
-_FAR = 6.0  # standard deviations beyond sqrt(dim)
-EXPAND_AGAIN = "kernel = mcmc.SurrogateMetropolis(model, psi_hat=trace)"
-SAMPLE_AGAIN = f"Sample again with {EXPAND_AGAIN}, which expands where these draws are, or with smaller moves, size=0.3"
+ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance are not judged, and R-hat is rough
 
 
 @dataclass(frozen=True)
@@ -223,8 +214,12 @@ class Trace(Result):
     def _judged(self) -> NDArray[np.bool_]:
         """Which coordinates are judged: all but whole numbers such as labels, whose names may be exchanged."""
         if not self.parts:
-            return np.ones(int(np.prod(self.draws.shape[2:])) if self.chains else 0, dtype=bool)
+            return np.ones(math.prod(self._shape()), dtype=bool)
         return np.concatenate([np.full(math.prod(part.shape), not part.whole) for part in self.parts])
+
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of a draw."""
+        return self.chains[0].draws.shape[1:] if self.chains else (0,)
 
     def _flat(self) -> NDArray[Any]:
         """Shape (n_chains, n_draws, n_coordinates)."""
@@ -233,7 +228,7 @@ class Trace(Result):
 
     def ess(self) -> NDArray[np.float64]:
         """Effective sample size of each coordinate: of its mean, not of its tails."""
-        return each_effective_size(self._flat())
+        return self._once("ess", each_effective_size).copy()
 
     def rhat(self) -> NDArray[np.float64]:
         """Potential scale reduction of each coordinate, rank-normalised, chains split in halves.
@@ -247,7 +242,24 @@ class Trace(Result):
         .. [1] Vehtari, Gelman, Simpson, Carpenter, Buerkner, "Rank-normalization, folding, and localization: An
            improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16(2), 2021.
         """
-        return _each(self._flat(), _ranked_rhat)
+        return self._once("rhat", each_rhat).copy()
+
+    def _once(self, name: str, function: Callable[[NDArray[Any]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """A function of the draws, (n_chains, n_draws, n), computed once: `sample` needs it, and so does the table."""
+        known = self.__dict__.setdefault("_known", {})
+        if name not in known:
+            known[name] = function(self._flat())
+        return np.asarray(known[name])
+
+    def _told(self, **changes: Any) -> Trace:
+        """The same draws with other words about them; what was computed of the draws stays."""
+        other = replace(self, **changes)
+        assert other.chains is self.chains
+        other.__dict__["_known"] = self.__dict__.get("_known", {})
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}
 
     def to_arrays(self) -> dict[str, dict[str, NDArray[Any]]]:
         """Groups "posterior" and "sample_stats", as ArviZ names them: each name to an array of (chain, draw, ...)."""
@@ -389,8 +401,8 @@ class Trace(Result):
         return [
             f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
             f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
-            *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {_ENOUGH} are needed"]
-              if self.n_draws < _ENOUGH else []),
+            *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {ENOUGH} are needed"]
+              if self.n_draws < ENOUGH else []),
             *(["classes exchange names, so that what is shown of theta[k] and weight[k] says nothing of class k: "
                "SurrogateGibbs(order_by=...) names classes, and MixtureOf.nameless has what depends on no name"]
               if self.kernel.get("classes_named") is False else []),
@@ -472,253 +484,3 @@ def arviz_tree(
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
-
-
-def _each(
-    flat: NDArray[Any], function: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """A function of halves of chains, shape (m, n, k), for all coordinates, some of them at a time."""
-    count = max(1, _AT_ONCE // max(1, flat.shape[0] * flat.shape[1]))
-    parts = []
-    for first in range(0, flat.shape[2], count):
-        some = flat[:, :, first : first + count].transpose(0, 2, 1).astype(np.float64, order="C")  # draws side by side
-        parts.append(function(_halves(some.transpose(0, 2, 1))))
-    return np.concatenate([*parts, np.empty(0)])
-
-
-def _halves(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    half = chains.shape[1] // 2
-    return np.concatenate([chains[:, :half], chains[:, -half:]]) if half else chains
-
-
-def _ranked_rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The larger R-hat of ranks, and of ranks of distances from the median."""
-    m, n, k = chains.shape
-    finite = np.isfinite(chains).all(axis=(0, 1))
-    chains = np.where(finite, chains, 0.0)
-    folded = np.abs(chains - np.median(chains, axis=(0, 1))) if m * n else chains
-    return np.where(finite, np.maximum(_rhat(_scores(chains)), _rhat(_scores(folded))), np.nan)
-
-
-def _scores(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Normal scores of the ranks of each coordinate among all its draws."""
-    m, n, k = chains.shape
-    ranks = stats.rankdata(chains.reshape(m * n, k), axis=0)
-    return np.asarray(special.ndtri((ranks - 0.375) / (m * n + 0.25)).reshape(m, n, k), dtype=np.float64)
-
-
-def _rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    m, n, k = chains.shape
-    if n < 2:
-        return np.full(k, np.nan)
-    within = chains.var(axis=1, ddof=1).mean(axis=0)
-    between = chains.mean(axis=1).var(axis=0, ddof=1) if m > 1 else np.zeros(k)
-    still = (np.ptp(chains, axis=1) == 0.0).all(axis=0)  # whose variance may be rounding
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out = np.sqrt((n - 1) / n + between / within)
-    return np.where(still, np.where(np.ptp(chains[:, 0], axis=0) == 0.0, 1.0, np.inf), out)
-
-
-def each_effective_size(flat: NDArray[Any]) -> NDArray[np.float64]:
-    """Effective sample size of each coordinate of draws of shape (n_chains, n_draws, n)."""
-    return _each(flat, _ess)
-
-
-def effective_sample_size(chains: ArrayLike) -> float:
-    """Effective sample size of draws of shape (n_chains, n_draws), by Geyer's monotone sequence on split chains.
-
-    Parameters
-    ----------
-    chains : array_like, shape (n_chains, n_draws)
-        Draws of one coordinate. A vector is one chain.
-
-    Returns
-    -------
-    float
-        Number of independent draws whose mean would be as accurate.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fastrace.mcmc import effective_sample_size
-    >>> bool(3000 < effective_sample_size(np.random.default_rng(0).normal(size=(4, 1000))) < 5000)
-    True
-    """
-    table = np.atleast_2d(reals(chains, "chains"))
-    if np.ndim(chains) == 0 or table.ndim != 2 or not table.size:
-        raise ValueError(f"chains has shape {np.shape(chains)}; draws of one coordinate, of shape (n_chains, n_draws), "
-                         f"are needed: of trace.draws, take one coordinate at a time, trace.draws[:, :, k]")
-    bad = ~(np.abs(table) <= _LARGEST)
-    if bad.any():
-        raise ValueError(f"chains holds {table[bad][0]}; finite numbers of at most {_LARGEST:g} are needed")
-    return float(_ess(_halves(table[:, :, None]))[0])
-
-
-def _ess(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    m, n, k = x.shape
-    if n < 4:
-        return np.full(k, float(m * n))
-    size = 1 << (2 * n - 1).bit_length()
-    transformed = np.fft.rfft(x - x.mean(axis=1, keepdims=True), size, axis=1)
-    covariance = np.fft.irfft(np.abs(transformed) ** 2, size, axis=1)[:, :n].mean(axis=0) / n
-    within = covariance[0] * n / (n - 1)
-    variance = within * (n - 1) / n + (x.mean(axis=1).var(axis=0, ddof=1) if m > 1 else 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rho = 1.0 - (within - covariance) / variance
-    rho[0] = 1.0
-    pairs = rho[0 : 2 * (n // 2) : 2] + rho[1 : 2 * (n // 2) : 2]
-    before = np.logical_and.accumulate(pairs > 0.0, axis=0)
-    tau = -1.0 + 2.0 * np.where(before, np.minimum.accumulate(pairs, axis=0), 0.0).sum(axis=0)
-    out = m * n / np.maximum(tau, 1.0 / np.log10(max(m * n, 10)))
-    return np.where(np.ptp(x, axis=(0, 1)) == 0.0, float(m * n), out)
-
-
-def rhat_limit(n_draws: int) -> float:
-    """Largest R-hat that chains of this length may have: 1.01; below 1000 draws chance alone makes more of it."""
-    return 1.01 if n_draws >= 1000 else 1.0 + 20.0 / n_draws
-
-
-def ess_limit(n_draws: int) -> float:
-    """Effective draws that a chain of this length should have: 100; below 1000 draws, a twentieth of them."""
-    return 100.0 if n_draws >= 1000 else n_draws / 20.0
-
-
-def diagnosis(
-    trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
-    least_accepted: float | None = None, exchange_advice: str = "",
-    refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-    judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True,
-) -> tuple[str, ...]:
-    """Problems with the draws, one sentence each.
-
-    `reference` is where the posterior was expected, for draws of its dimension. `one_start` says whether several chains
-    all began at one point. `full_pass_advice` is what to do where most steps read all rows; it is empty if that is no
-    problem of the kernel. `least_accepted` is the share of proposals that a kernel asks for itself; 0.1 by default.
-    `exchange_advice` is what to do about chains that disagree, where parts of the draws may exchange names.
-    `refusal_advice` is what to do about refused proposals, where a kernel has no size and no other proposal.
-    `unconstrained` brings draws to the coordinates of `reference`, where they are in others.
-    `judged` takes the place of the coordinates for R-hat and effective sizes, by name, shape (n_chains, n_draws).
-    `rests_on_proposals` says whether a chain that refuses most proposals stands still: not where it has other moves
-    for all coordinates. Then refusals are spoken of only where R-hat or effective sizes are bad.
-    """
-    out, n = [], trace.n_draws
-    flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
-    real = flat.dtype.kind == "f"
-    names, values = _to_judge(trace, judged)
-    if one_start:
-        out.append(
-            f"all {trace.n_chains} chains began at one point, so that they may agree on a part of the posterior and "
-            f"miss the rest: give starts of their own, init of shape {(trace.n_chains, *trace.draws.shape[2:])}, or "
-            f"leave init out where the kernel has starts"
-        )
-    slow = _disagreement(names, values, exchange_advice) if n >= _LEAST else []
-    if n >= _ENOUGH:
-        slow += _too_few_effective(names, values, refusal_advice)
-    out += slow
-    if n >= _ENOUGH and real:
-        accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
-        if accepted.min() < least and (slow or rests_on_proposals):
-            out.append(
-                f"{_chains(accepted < least)} accepted less than {least:.0%} of the proposals (the worst "
-                f"{accepted.min():.2%}){' and hardly moved' if rests_on_proposals else ''}: "
-                + (refusal_advice or ("tune for longer, take a smaller size, or another proposal"
-                                      if least_accepted is None else
-                                      f"the surrogate is far from the posterior there. {SAMPLE_AGAIN}, or a kernel on "
-                                      f"all rows"))
-            )
-    if full_pass_advice and n >= _ENOUGH:
-        share = trace.full_pass.mean(axis=1)
-        if share.max() > _MOST:
-            out.append(
-                f"{_chains(share > _MOST)} read all rows in most steps (up to {share.max():.1%} of them), so that the "
-                f"kernel saved no work there: {full_pass_advice}"
-            )
-    if reference is not None and n and real and flat.shape[2] == len(reference.center):
-        out += far_chains(flat, reference.center, reference.factor, unconstrained)
-    return tuple(out)
-
-
-def far_chains(
-    draws: NDArray[Any], center: NDArray[np.float64], factor: NDArray[np.float64],
-    unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-) -> list[str]:
-    """Words on chains, of shape (n_chains, n_draws, d), that stayed far from a normal density, if some did."""
-    thinned = draws[:, :: max(1, draws.shape[1] // 1000)]
-    thinned = thinned if unconstrained is None else unconstrained(thinned)
-    z = np.linalg.solve(factor, (thinned - center).reshape(-1, draws.shape[2]).T)
-    return far_words(np.linalg.norm(z, axis=0).reshape(thinned.shape[:2]), draws.shape[2],
-                     "control_variate=trace.draws.mean(axis=(0, 1))")
-
-
-def far_words(distances: NDArray[np.float64], dim: int, expand: str) -> list[str]:
-    """The same of distances of draws, shape (n_chains, n), in `dim` dimensions.
-
-    `expand` is how to expand where the draws are.
-    """
-    apart, limit = np.median(distances, axis=1), math.sqrt(dim) + _FAR
-    if not apart.max() > limit:
-        return []
-    return [
-        f"{_chains(apart > limit)} stayed far from the normal density at the mode that the kernel follows "
-        f"({apart.max():.3g} standard deviations, and up to {limit:.2g} are expected): not arrived yet, or the "
-        f"posterior is not of that form, so that proposals and expansion fit it badly. Begin nearer or tune "
-        f"for longer; if it stays so, expand where the draws are, with {expand}, or write the model in other parameters"
-    ]
-
-
-def unmixed(trace: Trace) -> list[str]:
-    """Words on chains that have not mixed, if so."""
-    judged = _to_judge(trace)
-    out = _disagreement(*judged) if trace.n_draws >= _LEAST else []
-    return out or (_too_few_effective(*judged) if trace.n_draws >= _ENOUGH else [])
-
-
-def _to_judge(
-    trace: Trace, judged: dict[str, NDArray[np.float64]] | None = None
-) -> tuple[Sequence[str], NDArray[Any]]:
-    """What R-hat and effective sizes are computed from: names, and values of shape (n_chains, n_draws, n)."""
-    if judged is not None:
-        return list(judged), np.stack(list(judged.values()), axis=2)
-    if not trace.chains:
-        return [], np.empty((0, 0, 0))
-    places = np.flatnonzero(trace._judged())
-    return [trace._name(int(j)) for j in places], trace._flat()[:, :, places]
-
-
-def _disagreement(names: Sequence[str], values: NDArray[Any], exchange_advice: str = "") -> list[str]:
-    """Words on R-hat."""
-    rhat, limit = _each(values, _ranked_rhat), rhat_limit(values.shape[1])
-    if values.shape[1] < _ENOUGH:  # whose ranks cannot be far apart
-        rhat = np.fmax(rhat, _each(values, _rhat))
-    bad = ~(rhat <= limit)
-    if not bad.any():
-        return []
-    worst = int(np.argmax(np.where(np.isfinite(rhat), rhat, np.inf)))
-    return [
-        f"R-hat of {names[worst]} is {rhat[worst]:.4f}, and that of {int(bad.sum())} of {len(rhat)} "
-        f"coordinates is above {limit:.4g}: chains, or their halves, disagree, so their draws are not yet "
-        f"the posterior's. {exchange_advice or _LONGER}"
-    ]
-
-
-def _too_few_effective(names: Sequence[str], values: NDArray[Any], refusal_advice: str = "") -> list[str]:
-    """Words on effective sizes."""
-    n_chains, n = values.shape[:2]
-    needed = ess_limit(n) * n_chains
-    ess = _each(values[:, :_SOME], _ess)
-    if ess.size and not ess.min() >= needed and n > _SOME:  # a part of a long run was not enough
-        ess = _each(values, _ess)
-    if not ess.size or ess.min() >= needed:
-        return []
-    worst = int(np.argmin(ess))
-    other = "" if refusal_advice else ", take a kernel with another proposal, or write the model in other parameters"
-    return [
-        f"the effective sample size of {names[worst]} is {ess[worst]:.0f} in {n_chains} x {n} "
-        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: give "
-        f"mcmc.sample a larger n_draws{other}"
-    ]
-
-
-def _chains(which: NDArray[np.bool_]) -> str:
-    numbers = np.flatnonzero(which)
-    return ("chain " if len(numbers) == 1 else "chains ") + ", ".join(map(str, numbers))

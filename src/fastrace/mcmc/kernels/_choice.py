@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastrace._base._progress import stage
 from fastrace._base._words import counted
+from fastrace.mcmc._convergence import each_effective_size
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
@@ -20,7 +21,6 @@ from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
 from fastrace.mcmc.models.model import Model
-from fastrace.mcmc.trace import each_effective_size
 
 __all__ = ["kernel_for"]
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fastrace._models._arrow import Quadratic
 from fastrace._models._priors import JointPrior
+from fastrace.mcmc._convergence import effective_sample_size
 from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
-from fastrace.mcmc.trace import effective_sample_size
 
 __all__ = ["Trajectories", "first_point", "trajectories_of", "unstable_share"]
 
