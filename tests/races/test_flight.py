@@ -114,10 +114,42 @@ def test_retries_and_then_the_error_of_the_function():
     grader = Grader(fails=lambda count: count % 3 == 0)
     result = go(grader, retries=20, **MORE)
     agrees(result)
-    assert len(grader.asked) > 1.4 * len(set(grader.asked))
+    again = len(grader.asked) - len(set(grader.asked))
+    assert again > 0.4 * len(set(grader.asked))
+    assert result.warnings == (f"{again:,} requests failed and had to be sent again; the first raised "
+                               f"ConnectionError: no answer",)
     with pytest.raises(ConnectionError, match="no answer") as raised:
         go(Grader(fails=lambda count: count > 50), **MORE)
     assert re.match(r"raised by evaluate\(\d+, \d+\), which is asked for one reward", raised.value.__notes__[0])
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_request_that_hangs_is_given_up_and_sent_again(threads):
+    hung, free = [], threading.Event()
+
+    def grade(arm, row):
+        if len(hung) < 3 and (arm, row) not in hung:
+            hung.append((arm, row))
+            free.wait()
+        return VALUES[row, arm]
+
+    async def grade_at_once(arm, row):
+        if len(hung) < 3 and (arm, row) not in hung:
+            hung.append((arm, row))
+            await asyncio.Event().wait()
+        return VALUES[row, arm]
+
+    try:
+        result = go(grade if threads else grade_at_once, timeout=0.2, **MORE)
+        agrees(result)
+        assert re.match(r"\d+ requests failed .* TimeoutError: evaluate\(\d, \d+\) gave no answer within 0.2 s$",
+                        result.warnings[0])
+        hung.clear()
+        with pytest.raises(TimeoutError, match="gave no answer within 0.2 s") as raised:
+            go(grade if threads else grade_at_once, timeout=0.2, retries=0, **MORE)
+        assert raised.value.race.result().stopped_by == ""
+    finally:
+        free.set()
 
 
 @pytest.mark.parametrize("threads", [False, True])
@@ -436,6 +468,9 @@ def test_missing_answers_are_those_of_a_table_with_nan(tmp_path, missing):
     for again in (False, True):
         calls = 0
         found = go(grade, missing=missing, journal=tmp_path / "race.jsonl", retries=1, **MORE).to_dict()
+        sent_again = [words for words in found["warnings"] if "had to be sent again" in words]
+        assert len(sent_again) == (not again)
+        found["warnings"] = type(found["warnings"])(words for words in found["warnings"] if words not in sent_again)
         assert {key for key in found if found[key] != expected[key]} <= {"n_unused", "cost"}
         assert (calls == 0) == again
 
@@ -489,6 +524,7 @@ def test_a_budget_counts_every_request():
     ({"concurrency": 0}, "concurrency is 0; at least 1"),
     ({"retries": -1}, "retries is -1; at least 0"),
     ({"delta": 2}, "race_async: delta is 2"),
+    ({"timeout": 0}, "timeout is 0; a number of seconds above 0"),
     ({"speed": 2}, "race_async: .*unexpected keyword argument 'speed'"),
 ])
 def test_arguments_are_checked_before_anything_is_asked(change, said):

@@ -434,6 +434,32 @@ def test_more_pairs_than_can_be_compared_are_refused():
     assert fr.Comparison(100_000, reference=7).result().pairs[7].tolist() == [8, 7]
 
 
+@pytest.mark.parametrize("words, order", [
+    (["2026-03-01", "2026-02-10T08:00", "2026-02-10"], [2, 1, 0]), (["10", "9", "100"], [1, 0, 2]),
+    (["2026-02-01T00:30+02:00", "2026-01-31T23:00Z", "2026-01-31T23:30Z"], [0, 1, 2]),
+])
+def test_times_in_words_are_sorted_by_time(words, order):
+    events = {"arm": [0, 1] * 30, "x": np.arange(60.0), "when": words * 20}
+    made = fr.Comparison.from_frame(events, arm="arm", reward="x", time="when")
+    rows = [3 * k + place for place in order for k in range(20)]
+    plain = fr.Comparison([0, 1])
+    plain.observe_many(np.array(events["arm"])[rows], events["x"][rows])
+    assert made.result().mean.tolist() == plain.result().mean.tolist()
+    assert made.history["mean"].tolist() == plain.history["mean"].tolist()
+    assert list(made.history["time"])[0] == words[order[0]]
+
+
+@pytest.mark.parametrize("words, message", [
+    (["01/02/2026", "02/01/2026"], "column 'when' holds '01/02/2026' in row 0; numbers, dates, or words as of ISO"),
+    (["2026-01-01", "yesterday"], "holds 'yesterday' in row 1"), (["1", "nan"], "holds '1' in row 0"),
+    (["2026-01-01T00:00Z", "2026-01-01T00:00"], "with a time zone and without"),
+])
+def test_times_in_words_that_do_not_say_when_are_refused(words, message):
+    events = {"arm": [0, 1], "x": [0.0, 1.0], "when": words}
+    with pytest.raises(ValueError, match=message):
+        fr.Comparison.from_frame(events, arm="arm", reward="x", time="when")
+
+
 def test_times_stand_in_the_history():
     test = fr.Comparison(2)
     times = np.datetime64("2026-01-01") + np.arange(100)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -561,3 +562,26 @@ def test_a_bad_reward_is_named_by_its_row_in_the_array(method, dtype):
     with pytest.raises(ValueError, match=r"^xs\[4321\] is 3\.0") as caught:
         fr.EBGStop(0.1).update_many(x)
     assert caught.value.index == 4321
+
+
+def test_a_relative_accuracy_of_a_mean_that_may_be_zero_is_warned_of():
+    asked = [0]
+
+    def zeros(count):
+        asked[0] += count
+        if asked[0] > 1_500_000:
+            raise StopIteration
+        return np.zeros(count)
+
+    said = "1,000,000 rewards have not told the mean from 0.*no relative accuracy"
+    with pytest.warns(RuntimeWarning, match=said) as got:
+        with pytest.raises(StopIteration):
+            fr.estimate_mean(zeros, batch=100_000)
+    assert len(got) == 1 and got[0].filename == __file__
+
+
+@pytest.mark.parametrize("options", [{"accuracy": "absolute", "epsilon": 1e-4}, {"max_samples": 1_200_000}])
+def test_where_something_ends_it_nothing_is_said(options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        fr.estimate_mean(lambda count: np.zeros(count), batch=100_000, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import hashlib
 import inspect
 import math
@@ -19,7 +20,7 @@ from fastrace._base import _checks
 from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
-from fastrace._base._words import doubtful_after
+from fastrace._base._words import counted, doubtful_after
 from fastrace.races._journal import Journal
 from fastrace.races.racing import FiniteRace
 from fastrace.results.base import plain
@@ -29,6 +30,7 @@ FIRST_WAIT = 0.5            # seconds before the first retry; twice as long befo
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
 DOWN = ("This came of the answers in {}. Where some are missing because a service was down, remove the lines with "
         "\"reward\": null, which are asked for again then.")
+AGAIN = "{} failed and had to be sent again; the first raised {}"
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
@@ -43,6 +45,7 @@ async def race_async(
     race: InFlight | None = None,
     concurrency: int = 64,
     retries: int = 2,
+    timeout: float | None = None,
     journal: str | os.PathLike[str] | None = None,
     rng: _checks.RngLike = None,
     progress: bool = False,
@@ -73,7 +76,12 @@ async def race_async(
     retries : int, default 2
         How often a request that raises an exception is sent again: after half a second, then after twice as long each
         time. Whatever it raises: whether a TypeError is a mistake of yours or of an answer, nobody can tell. With 0 the
-        first exception ends the race, so that what has been paid for is in ``error.race``.
+        first exception ends the race, so that what has been paid for is in ``error.race``. How many were sent again
+        stands in ``result.warnings``.
+    timeout : float, optional
+        Seconds after which a request counts as one that raised a TimeoutError. By default the race waits for each as
+        long as it takes. Nothing stops a thread: a plain function holds one until it returns, and its late answer is
+        not used.
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
@@ -147,6 +155,8 @@ async def race_async(
     _checks.takes(evaluate, "evaluate", "arm", unit)
     limit = _checks.integer(concurrency, "concurrency", 1, "it counts requests")
     again = _checks.integer(retries, "retries", 0, "it counts requests")
+    if timeout is not None and not _checks.real(timeout, "timeout") > 0.0:
+        raise ValueError(f"timeout is {timeout!r}; a number of seconds above 0, or None, is needed")
     with contextlib.ExitStack() as stack:
         if race is None:
             race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
@@ -160,14 +170,19 @@ async def race_async(
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         try:
-            await _Crew(race, evaluate, pool, limit, again, book, show).work()
+            crew = _Crew(race, evaluate, pool, limit, again, timeout, book, show)
+            await crew.work()
         except BaseException as error:
             handed_over(error, "race", race, "race_async(evaluate, race=error.race) goes on where it stopped",
                         race._paid())
             if book is not None and _checks.silent_arms(error):
                 error.add_note(DOWN.format(book.path))
             raise
-    return race.result()
+    result: Any = race.result()
+    if crew.again:
+        result = dataclasses.replace(result, warnings=(*result.warnings, AGAIN.format(
+            counted(crew.again, "request", ","), crew.first)))
+    return result
 
 
 def _begun(
@@ -305,9 +320,10 @@ class _Crew:
     """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
 
     def __init__(self, race: InFlight, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
-                 retries: int, journal: Journal | None, show: Callable[[int], None]) -> None:
+                 retries: int, timeout: float | None, journal: Journal | None, show: Callable[[int], None]) -> None:
         self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
+        self.timeout, self.again, self.first = timeout, 0, ""       # requests sent again, and what the first raised
         endless = race._need_not_end() and math.isinf(self.flight.limit)
         self.doubt = doubtful_after(race._compiled_race().n_arms, paid=True) if endless else 0
         self.failure: BaseException | None = None
@@ -366,6 +382,8 @@ class _Crew:
                 raise
             except Exception as error:
                 if attempt < self.retries and self.failure is None:
+                    self.first = self.first or f"{type(error).__name__}: {error}".rstrip(": ")
+                    self.again += 1
                     await asyncio.sleep(FIRST_WAIT * 2.0**attempt)
                     continue
                 self.failed += 1
@@ -378,16 +396,24 @@ class _Crew:
         self._take(arm, row, value, found)
 
     async def _request(self, arm: int, row: int) -> Any:
+        limit = asyncio.timeout(self.timeout)
         if self.pool is None:
             job = thread = None
         else:
             job = self.pool.submit(contextvars.copy_context().run, self.evaluate, arm, row)
             thread = asyncio.wrap_future(job)
         try:
-            if thread is None:
-                return await self.evaluate(arm, row)
-            found = await asyncio.shield(thread)
-            return await found if inspect.isawaitable(found) else found
+            async with limit:
+                if thread is None:
+                    return await self.evaluate(arm, row)
+                found = await asyncio.shield(thread)
+                return await found if inspect.isawaitable(found) else found
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if job is not None:
+                job.add_done_callback(_let_go)
+            raise TimeoutError(f"evaluate({arm}, {row}) gave no answer within {self.timeout:g} s") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():

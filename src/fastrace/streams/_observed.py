@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Hashable, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+from fastrace._base._checks import shown
 from fastrace.streams._sequences import Sequence, doubts
 
 # Units, mean counted from the origin, variance of a unit, skewness, origin.
@@ -145,8 +148,8 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
         raise ValueError(f"{what} is {name!r}, and {columns.count(name)} columns are called so; rename or drop all but "
                          f"one")
     if name not in columns:
-        shown = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
-        raise ValueError(f"{what} is {name!r}, and there is no such column; there are {shown}")
+        some = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
+        raise ValueError(f"{what} is {name!r}, and there is no such column; there are {some}")
     values = _checks.as_array(frame[name], f"column {name!r}")
     if what == "arm" and not len(values):
         raise ValueError("the frame has no rows; a row per reward is needed")
@@ -179,3 +182,25 @@ def ratios(
     unknown = ~np.isfinite(base_low) | ~np.isfinite(base_high)
     least = np.where(unknown | np.isnan(least), -np.inf, least)
     return least, np.where(unknown | ~(base_low > 0.0) | np.isnan(most), np.inf, most)
+
+
+def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
+    """Times by which to sort: those in words as dates of ISO 8601, or as numbers if all are."""
+    if times.dtype.kind not in "OUS" or not all(isinstance(time, str) for time in times.tolist()):
+        return times
+    words = times.tolist()
+    with contextlib.suppress(ValueError):
+        numbers = np.array([float(word) for word in words])
+        if np.isfinite(numbers).all():
+            return numbers
+    found = []
+    for row, word in enumerate(words):
+        try:
+            found.append(datetime.fromisoformat(word))
+        except ValueError:
+            raise ValueError(f"column {name!r} holds {shown(word)} in row {row}; numbers, dates, or words as of ISO "
+                             f"8601 are needed, such as '2026-11-28T09:30', as others do not sort by time") from None
+    if len({when.tzinfo is None for when in found}) == 2:
+        raise ValueError(f"column {name!r} holds times with a time zone and without; one of the two is needed, as "
+                         f"they cannot be compared")
+    return np.array([when.timestamp() if when.tzinfo else when.replace(tzinfo=UTC).timestamp() for when in found])

@@ -16,7 +16,7 @@ import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks
 from fastrace.results import ComparisonResult
 from fastrace.streams import _rules
-from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, ratios, split
+from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, instants, ratios, split
 from fastrace.streams._sequences import differences
 
 FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; those of the differences spend the rest
@@ -531,7 +531,8 @@ class Comparison(_checks.OwnInit):
         arm, reward : str
             Columns that hold the label of the arm and the reward.
         cluster, time : str, optional
-            Columns that hold the key of the cluster, and the time: rows are observed in its order.
+            Columns that hold the key of the cluster, and the time: rows are observed in its order. A time is a number,
+            a date, or one in words as of ISO 8601, such as "2026-11-28" or "2026-11-28T09:30".
         **options
             As for `Comparison`: `delta`, `support`, `reference` and others.
 
@@ -543,7 +544,7 @@ class Comparison(_checks.OwnInit):
         Raises
         ------
         ValueError
-            If there is no such column, or an entry is missing.
+            If there is no such column, or an entry is missing, or a time in words that do not say when.
 
         Examples
         --------
@@ -563,8 +564,8 @@ class Comparison(_checks.OwnInit):
             raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
                              f"{_first_word(values, reward)}")
         found = sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label))
-        if times is not None:
-            order = np.argsort(times, kind="stable")
+        if time is not None and times is not None:
+            order = np.argsort(instants(times, time), kind="stable")
             labels, values, times = labels[order], values[order], times[order]
             keys = None if keys is None else keys[order]
         made = cls(found, clusters=options.pop("clusters", cluster is not None), **options)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _clock, _progress
 from fastrace._base._handed import handed_over
-from fastrace._base._words import counted
+from fastrace._base._words import counted, doubtful_after
 from fastrace.results import StopResult
 from fastrace.streams import _rules, betting, over_bounds, proxies, sequences, stopping
 from fastrace.streams._stopping import Stream
@@ -129,6 +130,12 @@ def estimate_mean(
         If an argument is out of range, there are no rewards, one that is read is nan or outside `support`, or a
         function does not return `batch` rewards. What a function or iterator raises comes through unchanged.
 
+    Warns
+    -----
+    RuntimeWarning
+        If a million rewards of a stream have not told the mean from 0, where no relative accuracy is ever reached and
+        nothing else ends the call; again after ten times as many, and so on.
+
     Notes
     -----
     For independent rewards of one mean :math:`\mu`, the estimate is as accurate as promised with probability at least
@@ -201,7 +208,7 @@ def estimate_mean(
             look = _clock.until(end, report)
             try:
                 if array is None:
-                    ended = _feed(rule, rewards, batch, look)
+                    ended = _feed(rule, rewards, batch, _doubting(rule, look))
                 else:
                     ended = _feed_array(rule, array, rows, batch, look)
             except _clock.OutOfTime:
@@ -370,6 +377,29 @@ def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]
         return rng.integers(n_rows, size=count)
 
     return draw
+
+
+def _doubting(rule: Any, report: Callable[[Any, bool], None]) -> Callable[[Any, bool], None]:
+    """What reports, and warns where a relative accuracy may never be reached, as the mean may be 0."""
+    if rule.criterion != "relative" or rule.arguments.get("max_samples") or rule.arguments.get("floor"):
+        return report
+    at = doubtful_after(1)
+
+    def look(rule: Any, last: bool) -> None:
+        nonlocal at
+        report(rule, last)
+        if rule.n_samples >= at and not rule.done:
+            at *= 10
+            low, high = rule.interval
+            if low <= 0.0 <= high:
+                warnings.warn(
+                    f"{counted(rule.n_samples, 'reward', ',')} have not told the mean from 0; it lies between "
+                    f"{low:.3g} and {high:.3g}. At a mean of 0 no relative accuracy is ever reached and this never "
+                    f"ends: say accuracy='absolute', or give floor, max_samples or max_seconds. Ctrl-C ends it and "
+                    f"keeps all that came", RuntimeWarning, stacklevel=_checks.users_level(),
+                )
+
+    return look
 
 
 def _feed_array(
