@@ -316,6 +316,11 @@ def test_statistics_and_containers():
     frame = trace.to_frame()
     assert list(frame["coordinate"]) == [f"x{j}" for j in range(3)]
     assert list(frame["ess"]) == pytest.approx(trace.ess())
+    draws = trace.draws.reshape(-1, 3)
+    for name, share in (("5%", 0.05), ("95%", 0.95)):
+        np.testing.assert_allclose(frame[name], np.quantile(draws, share, axis=0))
+        assert f" {frame[name][1]:.4g} " in str(trace) and name in str(trace)
+    assert "included" not in frame and "per coordinate" in mcmc.Trace.to_frame.__doc__
     page = trace._repr_html_()
     assert page.count("<tr>") == 4 and f"{frame['mean'][0]:.4g}" in page
     assert "[[" not in repr(trace) and len(repr(trace)) < 200

@@ -143,6 +143,16 @@ def test_a_learned_scale_may_have_a_prior_of_its_own(n, decision):
     assert state.position[3] == pytest.approx(math.log(0.25))
 
 
+def test_a_trace_prints_the_shares_of_draws_in_which_coefficients_are_included():
+    trace = mcmc.sample(mcmc.VariableSelection(gaussian(prior_sd=1.0)[2]), n_draws=300, n_chains=2, rng=1)
+    shares = (trace.draws != 0.0).mean(axis=(0, 1))
+    assert shares.min() < 0.9 < shares.max() + 0.1
+    np.testing.assert_array_equal(trace.to_frame()["included"], shares)
+    head, *rows = str(trace).splitlines()[1:7]
+    place = head.split().index("included")
+    assert [row.split()[place + 1] for row in rows] == [f"{share:.3f}" for share in shares]
+
+
 def test_what_may_be_out_of_the_model():
     X, y, _ = gaussian(p=2)
     model = mcmc.GLM(np.column_stack([np.ones(60), X]), y, "gaussian", prior_sd=1.0)

@@ -89,7 +89,7 @@ def test_few_draws_of_chains_that_disagree_are_warned_of_and_printed_as_saying_l
 def test_a_trace_without_draws_gives_an_empty_frame():
     pytest.importorskip("pandas")
     frame = of(np.empty((2, 0, 3))).to_frame()
-    assert list(frame.columns) == ["coordinate", "mean", "sd", "ess", "rhat"] and len(frame) == 0
+    assert list(frame.columns) == ["coordinate", "mean", "sd", "5%", "95%", "ess", "rhat"] and len(frame) == 0
 
 
 def test_fewer_draws_than_eight_are_not_judged():

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import special, stats
 
 from chains import outcomes, scale_of
 from fastrace import mcmc
+from fastrace.mcmc._convergence import each_rhat
 from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc.protocol import from_flags
 from guarantee import assert_fits, assert_rate_at_most, few_or_many
@@ -353,6 +355,29 @@ def test_labels_are_not_judged_and_exchanged_names_are_explained():
     assert "R-hat of" in " ".join(diagnosis(apart, None, False, judged=kernel.judged(apart)))
     named = mcmc.SurrogateGibbs(mix, order_by=0)
     assert named.judged(same) is None and "order_by" not in str(replace(same, kernel=named.describe()))
+
+
+def test_what_depends_on_no_name_is_printed_first_and_no_rhat_of_what_does():
+    mix, _ = mixture(sizes=(40,) * 6)
+    kernel = mcmc.SurrogateGibbs(mix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.sample(kernel, n_draws=200, n_chains=3, rng=1)
+        named = mcmc.sample(mcmc.SurrogateGibbs(mix, order_by=0), n_draws=200, n_chains=3, rng=1)
+    judged = kernel.judged(trace)
+    assert list(trace.nameless) == list(judged) and named.nameless is None
+    frame = trace.to_frame().set_index("coordinate")
+    assert list(frame.index) == [*judged, *kernel.names]
+    lines = str(trace).splitlines()
+    for line, (name, values) in zip(lines[2:], judged.items(), strict=False):
+        assert line.strip().startswith(name) and frame["mean"][name] == pytest.approx(values.mean())
+        assert frame["rhat"][name] == pytest.approx(each_rhat(values[:, :, None])[0]) and frame["ess"][name] > 0.0
+    for name in ("theta[0, x0]", "weight[1]", "label[0]"):
+        assert np.isnan(frame["rhat"][name]) and np.isnan(frame["ess"][name]) and np.isfinite(frame["95%"][name])
+        assert any(line.split(name)[-1].split()[-2:] == ["-", "-"] for line in lines if name in line)
+    assert "and has no ess and rhat" in str(trace) and "has no ess" not in str(named)
+    assert np.isfinite(named.to_frame().set_index("coordinate")["rhat"]["theta[0, x0]"])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(trace)).nameless["together"], judged["together"])
 
 
 @pytest.mark.parametrize("keep_labels", [True, False])

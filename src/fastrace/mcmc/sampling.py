@@ -228,6 +228,8 @@ def sample(
         trace = work.trace()
         problems = [] if failure is None else [failure]
         with phase("checking the draws", progress):
+            if isinstance(kernel, SurrogateGibbs) and trace.n_draws:
+                trace = replace(trace, nameless=kernel.judged(trace))
             problems += _problems(kernel, trace, one_start, begins)
         trace = trace._told(warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
         work.finished = trace
@@ -276,7 +278,7 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
                            getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
                            getattr(kernel, "refusal_advice", ""), moving,
-                           kernel.judged(trace) if isinstance(kernel, SurrogateGibbs) and trace.n_draws else None,
+                           trace.nameless,
                            getattr(kernel, "rests_on_surrogate", True))
         if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
             apart = kernel._distances(trace.draws)

@@ -24,6 +24,8 @@ from fastrace.results import Column, Result, Table
 from fastrace.results.base import draw, plain
 
 _SHOWN = 20  # coordinates printed
+_STATISTICS = {"mean": (".4g", 11), "sd": (".4g", 11), "5%": (".4g", 11), "95%": (".4g", 11), "included": (".3f", 9),
+               "ess": (".0f", 9), "rhat": (".4f", 7)}  # of a coordinate, each with its format and width
 _LEAST = 8  # draws of a chain, below which nothing is said of them
 ENOUGH = 100  # draws of a chain, below which effective sizes and acceptance are not judged, and R-hat is rough
 
@@ -65,7 +67,8 @@ def entry_name(name: str, place: Sequence[Any]) -> str:
 class Trace(Result):
     """Draws of several chains, and what each step took.
 
-    ``print(trace)`` is the summary: mean, standard deviation, effective sample size and R-hat of the first coordinates.
+    ``print(trace)`` is the summary: mean, standard deviation, 5 % and 95 % quantile, effective sample size and R-hat of
+    the first coordinates, and the share of draws in which a coefficient is included where `VariableSelection` chose.
     ``trace.to_frame()`` has a row for each of all.
 
     Attributes
@@ -98,6 +101,9 @@ class Trace(Result):
         Wall time before the first step. Where `sample` made the kernel, it is that of choosing it: modes, expansions
         and pilots. Of a `SurrogateMetropolis` that came, it is that of making it; of other kernels it is not known, and
         nan. It is 0 where a kernel that came goes on from a trace, so that times of both add up.
+    nameless : dict of ndarray of shape (n_chains, n_draws), or None
+        Where the classes of a `MixtureOf` exchange names, what draws say whatever classes are called, as
+        `MixtureOf.nameless` gives it: `sample` judges chains by it, and it is printed first.
     """
 
     chains: tuple[Steps, ...] = field(repr=False)
@@ -112,6 +118,7 @@ class Trace(Result):
     shown_last: tuple[int, ...] = field(default=(), repr=False)
     variables: tuple[Variable, ...] = field(default=(), repr=False)
     set_up_seconds: float = math.nan
+    nameless: dict[str, NDArray[np.float64]] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         shape = self.chains[0].draws.shape[1:] if self.chains else ()
@@ -244,11 +251,16 @@ class Trace(Result):
         """
         return self._once("rhat", each_rhat).copy()
 
-    def _once(self, name: str, function: Callable[[NDArray[Any]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """A function of the draws, (n_chains, n_draws, n), computed once: `sample` needs it, and so does the table."""
+    def _once(
+        self, name: str, function: Callable[[NDArray[Any]], NDArray[np.float64]], values: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
+        """A function of the draws, (n_chains, n_draws, n), computed once: `sample` needs it, and so does the table.
+
+        `values` take the place of the draws; they follow from them.
+        """
         known = self.__dict__.setdefault("_known", {})
         if name not in known:
-            known[name] = function(self._flat())
+            known[name] = function(self._flat() if values is None else values)
         return np.asarray(known[name])
 
     def _told(self, **changes: Any) -> Trace:
@@ -371,28 +383,86 @@ class Trace(Result):
         set_up = f"{self.set_up_seconds:.2f} s of set-up and " if self.set_up_seconds > 0.0 else ""
         return f"{set_up}{self.seconds:.2f} s of sampling"
 
-    def _columns(self) -> dict[str, Any]:
-        """Mean, deviation, effective size and R-hat of each coordinate."""
-        flat = self._flat().reshape(self.n_chains * self.n_draws, -1) if self.n_draws else np.empty((0, 0))
-        names = [self._name(j) for j in range(flat.shape[1])]
+    def to_frame(self) -> Any:
+        """Return a table with one row per coordinate of the draws.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            Of pandas where it is installed, of polars otherwise. Columns are "coordinate", the name; "mean" and "sd";
+            "5%" and "95%", quantiles of the draws of all chains; "ess" and "rhat", as `Trace.ess` and `Trace.rhat` give
+            them. Draws of `VariableSelection` have "included" too, the share of draws in which a coefficient is not 0.
+            Quantities of `nameless`, if there are any, are the first rows, and what belongs to a class by number then
+            has neither "ess" nor "rhat". Of fewer than 8 draws a chain all numbers are nan.
+
+        Raises
+        ------
+        ImportError
+            If neither is installed.
+
+        Examples
+        --------
+        >>> from fastrace import mcmc
+        >>> model = mcmc.GLM({"one": [1.0] * 4, "age": [1.0, 2.0, 3.0, 4.0]}, [0, 1, 0, 1], prior_sd=1.0)
+        >>> frame = mcmc.sample(model, n_draws=50, n_chains=2, rng=1).to_frame()
+        >>> list(frame.columns)
+        ['coordinate', 'mean', 'sd', '5%', '95%', 'ess', 'rhat']
+        >>> list(frame["coordinate"])
+        ['one', 'age']
+        """
+        return super().to_frame()
+
+    def _switching(self) -> NDArray[np.bool_]:
+        """Which coordinates belong to a class by its number, where classes exchange numbers."""
+        if self.nameless is None:
+            return np.zeros(math.prod(self._shape()), dtype=bool)
+        return np.concatenate([np.full(math.prod(part.shape), part.whole or "class" in part.dims)
+                               for part in self.parts])
+
+    def _included(self) -> NDArray[np.float64] | None:
+        """The share of draws in which each coordinate is not 0; None where this is of no interest."""
+        if not self.n_draws or not any(variable.scale == "nonzero" for variable in self.variables):
+            return None
+        return (self._flat() != 0.0).mean(axis=(0, 1))
+
+    def _columns(self, which: NDArray[np.intp] | None = None) -> dict[str, Any]:
+        """Mean, deviation, quantiles, effective size and R-hat of nameless quantities, and of some coordinates."""
+        size = math.prod(self._shape()) if self.n_draws else 0
+        which = np.arange(size) if which is None else which
+        beside = self.nameless or {}
+        names = [*beside, *(self._name(int(j)) for j in which)]
         if self.n_draws < _LEAST:
-            return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in ("mean", "sd", "ess", "rhat")}
-        return {"coordinate": names, "mean": flat.mean(axis=0), "sd": flat.std(axis=0), "ess": self.ess(),
-                "rhat": self.rhat()}
+            of_all = [name for name in _STATISTICS if name != "included"]
+            return {"coordinate": names} | {name: np.full(len(names), np.nan) for name in of_all}
+        first = np.stack([*beside.values()], axis=2) if beside else np.empty((self.n_chains, self.n_draws, 0))
+        values = np.concatenate([first, self._flat()[:, :, which]], axis=2).reshape(-1, len(names))
+        with np.errstate(invalid="ignore"):  # of draws that are not finite
+            low, high = np.quantile(values, [0.05, 0.95], axis=0)
+        switching = self._switching()
+        out = {"coordinate": names, "mean": values.mean(axis=0), "sd": values.std(axis=0), "5%": low, "95%": high}
+        included = self._included()
+        if included is not None:
+            out["included"] = np.concatenate([np.full(len(beside), np.nan), included[which]])
+        for name, function, own in (("ess", each_effective_size, self.ess()), ("rhat", each_rhat, self.rhat())):
+            there = self._once(f"{name} of nameless", function, first)
+            out[name] = np.concatenate([there, np.where(switching, np.nan, own)[which]])
+        return out
 
     def _table(self) -> Table:
         if self.n_draws < _LEAST:
             return Table((), ())
-        values = self._columns()
-        shown = ("mean", ".4g", 11), ("sd", ".4g", 11), ("ess", ".0f", 9), ("rhat", ".4f", 7)
-        columns = [Column(name, values[name], spec, width) for name, spec, width in shown]
+        order = printed_first(math.prod(self._shape()), self.shown_last, self._judged())
+        values = self._columns(order)
+        columns = [Column(name, values[name], *_STATISTICS[name]) for name in _STATISTICS if name in values]
         names = values["coordinate"]
-        order = printed_first(len(names), self.shown_last, self._judged())
-        width = max(12, *(len(names[j]) for j in order))
-        rows: list[Any] = [[f"{names[j]:>{width}}", *(column.cell(j) for column in columns)] for j in order]
-        if len(names) > _SHOWN:
-            rows.append(f"{'':>{width}}  ... and {len(names) - _SHOWN} more; smallest ess {values['ess'].min():.0f}; "
-                        f"to_frame() has all")
+        width = max(12, *map(len, names))
+        rows: list[Any] = [[f"{name:>{width}}", *(column.cell(j) for column in columns)]
+                           for j, name in enumerate(names)]
+        count = len(self._judged())
+        if count > _SHOWN:
+            ess = self.ess()[~self._switching()]
+            rows.append(f"{'':>{width}}  ... and {count - _SHOWN} more;"
+                        f"{f' smallest ess {ess.min():.0f};' if ess.size else ''} to_frame() has all")
         return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
     def _notes(self) -> list[str]:
@@ -403,8 +473,9 @@ class Trace(Result):
             f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
             *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {ENOUGH} are needed"]
               if self.n_draws < ENOUGH else []),
-            *(["classes exchange names, so that what is shown of theta[k] and weight[k] says nothing of class k: "
-               "SurrogateGibbs(order_by=...) names classes, and MixtureOf.nameless has what depends on no name"]
+            *([f"classes exchange names, so that what is shown of label, theta[k] and weight[k] says nothing of class "
+               f"k{'' if self.nameless is None else ', and has no ess and rhat, which the first rows have'}"
+               f": SurrogateGibbs(order_by=...) names classes, and MixtureOf.nameless has what depends on no name"]
               if self.kernel.get("classes_named") is False else []),
             *super()._notes(),
         ]
