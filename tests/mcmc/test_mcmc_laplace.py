@@ -161,6 +161,15 @@ def test_weights_that_cannot_be_trusted_are_warned_of():
         mcmc.laplace(logistic_model(), 300, rng=1, df=0.1)
 
 
+@pytest.mark.parametrize("n", [50, 400])
+def test_draws_are_few_by_one_rule_however_many_were_asked_for(n):
+    with pytest.warns(UserWarning, match=r"only \d+ of \d+ draws are effective, and 100 are needed"):
+        answer = mcmc.laplace(logistic_model(), n, rng=1, **({} if n == 50 else {"df": 0.1}))
+    assert answer.ess < 100.0 and "practical purposes" not in answer.verdict
+    if answer.pareto_k < 0.5:
+        assert answer.verdict.startswith("more draws are needed")
+
+
 def test_an_answer_prints_exports_draws_itself_and_pickles():
     answer = mcmc.laplace(logistic_model(names=["base", "age"]), 400, rng=1)
     assert "age" in str(answer) and "no chain is needed" in str(answer) and len(repr(answer)) < 200

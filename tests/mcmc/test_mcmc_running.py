@@ -162,6 +162,7 @@ def test_a_trace_says_what_set_up_took_apart_from_sampling(monkeypatch):
     for init in (None, trace):
         made = mcmc.sample(model, init, n_draws=20, rng=None if init else 1, n_chains=2)
         assert 0.3 <= made.set_up_seconds < 5.0
+        assert "kernel chosen: so" in str(made) and "chosen" not in str(made).splitlines()[0]
     with pytest.raises(ZeroDivisionError) as caught:
         mcmc.sample(model, n_draws=20, n_chains=2, rng=1, callback=lambda chain, steps: 1 // 0)
     assert caught.value.trace.set_up_seconds >= 0.3

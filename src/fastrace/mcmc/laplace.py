@@ -28,7 +28,7 @@ __all__ = ["LaplaceResult", "laplace"]
 
 Array = NDArray[np.float64]
 
-_FEW = 100.0    # effective draws, below which means are rough; or a quarter of all
+_FEW = 100.0    # effective draws, below which means are rough
 _LONG = 5.0     # degrees of freedom where tails are long
 _THIN = 5       # moves of hyperparameters between two draws
 _ARRIVING = 50  # draws before the first
@@ -110,6 +110,9 @@ class LaplaceResult(Result):
         if k >= _pareto.GOOD:
             return (f"{said}, between {_pareto.GOOD} and {limit:.2g}: means and deviations can be used, "
                     f"at {self.ess:.0f} effective draws; tails are better left to a chain")
+        if self.warnings == (_rough(self.ess, len(self.draws)),):
+            return (f"more draws are needed, or a chain: {said}, below {_pareto.GOOD}, so that weights can be trusted, "
+                    f"but {self.warnings[0]}")
         if self.warnings:
             return f"a chain is advised, though {said}, below {_pareto.GOOD}: see `warnings`. Run mcmc.sample"
         return (f"no chain is needed: {said}, below {_pareto.GOOD}, so that the weighted draws are exact "
@@ -214,8 +217,8 @@ def laplace(
     Warns
     -----
     UserWarning
-        If k says that the weights are not to be trusted, or if fewer than 100 draws, and fewer than a quarter of all
-        of them, are effective.
+        If k says that the weights are not to be trusted, or if fewer than 100 draws are effective, however few were
+        asked for.
 
     Notes
     -----
@@ -363,6 +366,12 @@ def _moments(found: _Weighted) -> _Proposal | None:
     return _Proposal(center, factor * math.sqrt((_LONG - 2.0) / _LONG), _LONG)
 
 
+def _rough(ess: float, n: int) -> str:
+    """What is said where less than `_FEW` of n draws are effective."""
+    return (f"only {ess:.0f} of {n} draws are effective, and {_FEW:.0f} are needed: means and deviations are rough; "
+            f"give a larger n_draws, or run mcmc.sample")
+
+
 def _answer(
     model: Model, best: _Weighted, passes: int, rng: np.random.Generator, problems: list[str]
 ) -> LaplaceResult:
@@ -378,9 +387,8 @@ def _answer(
                            passes, names=names, shown_last=model._shown_last, variables=model._variables_of(names))
     if not best.k < _pareto.trusted_below(n):
         problems.append(answer.verdict)
-    elif best.ess < min(_FEW, n / 4.0):
-        problems.append(f"only {best.ess:.0f} of {n} draws are effective: means and deviations are rough; give a "
-                        f"larger n_draws, or run mcmc.sample")
+    elif best.ess < _FEW:
+        problems.append(_rough(best.ess, n))
     for words in problems:
         warnings.warn(words, stacklevel=_checks.users_level())
     return answer if not problems else replace(answer, warnings=tuple(problems))

@@ -376,7 +376,8 @@ class Trace(Result):
         return {**self.kernel, "sampling_time": self.seconds, **known}
 
     def _title(self) -> str:
-        options = ", ".join(f"{name}={value}" for name, value in self.kernel.items() if name != "kernel")
+        options = ", ".join(f"{name}={value}" for name, value in self.kernel.items()
+                            if name not in ("kernel", "chosen"))
         return f"{self.kernel.get('kernel', 'chain')}({options}): {self._size()}, {self._time()}"
 
     def _time(self) -> str:
@@ -471,6 +472,7 @@ class Trace(Result):
         return [
             f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
             f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
+            *([f"kernel chosen: {self.kernel['chosen']}"] if "chosen" in self.kernel else []),
             *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {ENOUGH} are needed"]
               if self.n_draws < ENOUGH else []),
             *([f"classes exchange names, so that what is shown of label, theta[k] and weight[k] says nothing of class "

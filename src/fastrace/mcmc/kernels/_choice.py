@@ -97,7 +97,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         return Metropolis(model, control_variate=None), why
     best = _cheapest(tried)
     others = "; ".join([pilot.words for pilot in tried if pilot is not best] + [words for _, words in missed])
-    return best.kernel, best.words + (f", against {others}" if others else "")
+    return best.kernel, best.words + (f"; {others}" if others else "")
 
 
 class _Pilot:
@@ -162,7 +162,9 @@ class _Pilot:
     def words(self) -> str:
         """The same in words."""
         name = type(self.kernel).__name__ + (" in batches" if self.batched else "")
-        return f"{name}, {counted(round(self.rows), 'row')} for {self.share:.2g} of an independent draw"
+        steps = f"{1.0 / self.share:.2g}" if self.share > 0.0 else "too many"
+        rows = f"{self.rows:.1f} rows" if self.rows < 10.0 else counted(round(self.rows), "row")
+        return f"{name} reads {rows} a step and needs {steps} steps for an independent draw"
 
 
 def _cheapest(tried: list[_Pilot]) -> _Pilot:
