@@ -5,8 +5,10 @@
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
+from scipy import special
 
 from fastrace import mcmc
 from fastrace.mcmc.kernels._choice import kernel_for
@@ -49,6 +51,32 @@ def student():
     return model, mcmc.GLM(X, y, "student-t", prior=mcmc.Normal(10.0), scale_prior=mcmc.HalfNormal(5.0))
 
 
+def of_family(family):
+    """The same with outcomes of another family, as people write it in PyMC, with plain arrays."""
+    pm, (X, _) = pm_or_skip(), logistic(100_000, 10)
+    rng, own = np.random.default_rng(3), {"prior": mcmc.Normal(10.0)}
+    eta = X @ np.linspace(-0.5, 0.5, 10)
+    with pm.Model() as model:
+        seen = X @ pm.Normal("beta", 0.0, 10.0, shape=10)
+        if family == "probit":
+            y = (rng.random(len(X)) < special.ndtr(eta)).astype(int)
+            pm.Bernoulli("y", p=pm.math.invprobit(seen), observed=y)
+        elif family == "cloglog":
+            y = (rng.random(len(X)) < -np.expm1(-np.exp(eta))).astype(int)
+            pm.Bernoulli("y", p=1 - pm.math.exp(-pm.math.exp(seen)), observed=y)
+        elif family == "binomial":
+            own["trials"] = rng.integers(1, 9, len(X))
+            y = rng.binomial(own["trials"], special.expit(eta))
+            pm.Binomial("y", n=own["trials"], logit_p=seen, observed=y)
+        elif family == "negative-binomial":
+            y = rng.negative_binomial(2, 2 / (2 + np.exp(eta)))
+            pm.NegativeBinomial("y", mu=pm.math.exp(seen), alpha=pm.Exponential("alpha", 0.5), observed=y)
+        else:
+            y, mu = rng.gamma(2, np.exp(eta) / 2), pm.math.exp(seen)
+            pm.Gamma("y", mu=mu, sigma=mu * pm.HalfNormal("variation", 0.8), observed=y)
+    return model, mcmc.GLM(X, y, family, **own)
+
+
 def groups(potential=False):
     """200,000 rows with 50 varying intercepts, not centred."""
     pm, (X, y, codes) = pm_or_skip(), hierarchies.varying_intercepts("50 groups", hierarchies.N_ROWS)
@@ -64,6 +92,9 @@ MODELS = {
     "logistic, normal prior": regression,
     "logistic, Laplace prior": lambda: regression("laplace"),
     "Student-t, learned sigma": student,
+    **{name: partial(of_family, name) for name in ("probit", "cloglog", "binomial")},
+    "negative binomial, learned alpha": partial(of_family, "negative-binomial"),
+    "gamma, learned variation": partial(of_family, "gamma"),
     "logistic, 50 intercepts": groups,
     "logistic, normal prior, with a Potential": lambda: regression(potential=True),
     "logistic, 50 intercepts, with a Potential": lambda: groups(True),

@@ -46,6 +46,9 @@ def test_a_plan_prints_exports_and_repeats():
     assert "4 arms over 1,000 rows" in text and "50 % of races" in text and "8 simulated races" in text
     assert plan.quantile(1.0) == plan.n_read.max() and plan.quantile([0.0, 0.5]).shape == (2,)
     assert plan.quantile(0.1) <= plan.quantile(0.5) <= plan.quantile(0.9)
+    for wrong in (2, -0.1, [0.5, np.nan]):
+        with pytest.raises(ValueError, match="q is .*; shares of the races are needed, from 0 to 1"):
+            plan.quantile(wrong)
     assert json.loads(json.dumps(plan.to_dict()))["mean"] == plan.mean
     pytest.importorskip("pandas")
     frame = plan.to_frame()
@@ -69,6 +72,7 @@ def test_options_of_the_race_are_passed_on():
     ({"sd": 0.6}, "at most 0.5"),
     ({"correlation": 1.0}, r"correlation is 1.0; a number in \[0, 1\)"),
     ({"n_races": 0}, "n_races is 0"),
+    ({"n_arms": 1}, "n_arms is 1; at least 2"),
     ({"bound": "best"}, "bound is 'best'"),
     ({"hue": 1}, "unexpected keyword argument 'hue'"),
 ])

@@ -100,6 +100,7 @@ def plan_race(
         if not 0.0 <= shared < 1.0:
             raise ValueError(f"correlation is {correlation}; a number in [0, 1) is needed")
         races = _checks.integer(n_races, "n_races", 1, "it counts races")
+        _checks.integer(n_arms, "n_arms", 2, "one arm alone needs no race")
         first = FiniteRace(n_arms, n_rows, delta, support=support, **options)
         gaps = _gaps(gap, n_arms)
         law, draw = _law(gaps, spread, shared, support, mean)
@@ -115,7 +116,7 @@ def plan_race(
         best.append(result.best)
     settings = first._options
     return RacePlan(n_read=read, best=np.array(best, np.intp), n_rows=settings.n_rows, n_arms=settings.n_arms,
-                    gap=float(gaps[1]) if np.ndim(gap) == 0 and gaps.size > 1 else gaps[1:], sd=spread,
+                    gap=float(gaps[1]) if np.ndim(gap) == 0 else gaps[1:], sd=spread,
                     correlation=shared, bound=settings.bound, delta=settings.delta, law=law, epsilon=settings.epsilon)
 
 

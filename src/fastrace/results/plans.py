@@ -84,7 +84,10 @@ class RacePlan(Result):
         int or ndarray of int64
             In the shape of `q`: the number that a race needs, or fewer, with this probability.
         """
-        found = np.quantile(self.n_read, _checks.floats(q, "q"), method="inverted_cdf")
+        shares = _checks.floats(q, "q")
+        if not ((shares >= 0.0) & (shares <= 1.0)).all():
+            raise ValueError(f"q is {_checks.shown(q)}; shares of the races are needed, from 0 to 1")
+        found = np.quantile(self.n_read, shares, method="inverted_cdf")
         return int(found) if found.ndim == 0 else found
 
     def _title(self) -> str:
