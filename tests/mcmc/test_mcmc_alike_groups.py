@@ -162,7 +162,11 @@ def test_rows_that_count_nothing_do_not_make_outcomes_differ():
 
 def test_a_factor_of_one_group_is_spoken_of():
     with pytest.warns(UserWarning, match="groups 'g' have one group alone"):
-        mcmc.GLM(X, Y, "gaussian", groups={"g": np.zeros(N, int)})
+        model = mcmc.GLM(X, Y, "gaussian", groups={"g": np.zeros(N, int)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.sample(model, n_draws=20, n_chains=2, rng=1)
+    assert sum("one group alone" in words for words in trace.warnings) == 1
     with pytest.warns(UserWarning, match="groups 'g' have one group alone") as seen:
         mcmc.Softmax(X, np.arange(N) % 3, groups={"g": np.zeros(N, int)})
     assert seen[0].filename == __file__

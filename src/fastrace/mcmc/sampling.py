@@ -231,7 +231,9 @@ def sample(
             if isinstance(kernel, SurrogateGibbs) and trace.n_draws:
                 trace = replace(trace, nameless=kernel.judged(trace))
             problems += _problems(kernel, trace, one_start, begins)
-        trace = trace._told(warnings=tuple(problems), kernel=trace.kernel | ({"chosen": why} if why else {}))
+        doubts = "; ".join(getattr(getattr(kernel, "model", None), "_doubts", ()))  # warned of when it was made
+        kept = [*problems, *([doubts] if doubts and doubts not in problems else [])]
+        trace = trace._told(warnings=tuple(kept), kernel=trace.kernel | ({"chosen": why} if why else {}))
         work.finished = trace
         took = time.perf_counter() - entered + (0.0 if why else set_up)     # a set-up of ours lies within
         told = [*problems, words_on_threads(took) if hasattr(kernel, "compressed") else ""]

@@ -91,6 +91,7 @@ class Trace(Result):
     warnings : tuple of str
         Problems with the draws, one sentence each: chains that disagree, move too slowly, refuse nearly all proposals,
         are far from where the posterior was expected, or all began at one point. `sample` gives each as a warning too.
+        What the model said of doubtful groups when it was made, such as one group alone, is the last of them.
     parts : tuple of Part
         The variables that the vector of draws is made of, in their order, where a kernel draws several; else empty.
     shown_last : tuple of int
