@@ -32,6 +32,7 @@ def go(evaluate, kind="pairs", *, race=None, concurrency=16, **options):
 def agrees(result, expected=EXPECTED):
     left, right = result.to_dict(), expected.to_dict()
     left.pop("n_unused"), right.pop("n_unused")
+    left["warnings"] = [words for words in left["warnings"] if "had to be sent again" not in words]
     assert left == right
 
 
@@ -292,7 +293,7 @@ def test_a_rule_is_at_work_once_at_a_time():
     assert isinstance(second, RuntimeError) and "in use by another race_async" in str(second)
 
 
-@pytest.mark.parametrize("options", [{"timeout": 1}, {"frobnicate": None}])
+@pytest.mark.parametrize("options", [{"time_out": 1}, {"frobnicate": None}])
 def test_an_unknown_argument_beside_a_rule_is_called_so(options):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(options))}'"):
         go(Grader(VALUES), **options)

@@ -131,7 +131,7 @@ class Proxy(_checks.OwnInit):
     >>> plain.update_many(verdicts[rows])
     500
     >>> round(cs.half_width / plain.half_width, 2)
-    0.35
+    0.31
     """
 
     def __init__(

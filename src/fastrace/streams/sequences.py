@@ -240,7 +240,7 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
     2000
     >>> low, high = cs.interval
     >>> bool(low < 0.25 < high), round(high - low, 3)
-    (True, 0.008)
+    (True, 0.009)
 
     Seconds, of which no largest is known:
 

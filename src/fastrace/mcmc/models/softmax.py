@@ -143,9 +143,10 @@ class Softmax(_CompiledModel):
     ) -> None:
         _frames.require_same_rows(X=X, offset=offset)
         called = model_names(column_names(X)) if names is None else names
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-            X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
         labels = _checks.as_array(y, "y")
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
+            labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
             first = labels[0]
