@@ -161,3 +161,17 @@ def test_draws_by_name():
             trace[wrong]
     with pytest.raises(TypeError):
         list(trace)
+
+
+def test_rows_whose_indexes_differ_are_refused():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(2)
+    X = pandas.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    y = pandas.Series((rng.random(300) < 0.5).astype(float))
+    model, softmax = mcmc.GLM(X, y, prior_sd=1.0), mcmc.Softmax(X, y, prior_sd=1.0)
+    pilot = mcmc.GLM(X[:100], y[:100], prior_sd=1.0)
+    for other in (model, softmax):
+        with pytest.raises(ValueError, match="the pandas indexes of X and offset differ: row 0 is 0 in the one and 4"):
+            other.predict(drawn(other), X[:5], offset=pandas.Series(np.zeros(5))[::-1])
+    with pytest.raises(ValueError, match="chunk 1: the pandas indexes of X and y differ: row 0 is 100 in the one and"):
+        mcmc.compress(pilot, chunks=[(X[:100], y[:100]), (X[100:], y[100:][::-1])])

@@ -92,6 +92,12 @@ def mixed(d):
     pm.Normal("obs", pm.Normal("b") * d["o"] + table[7], 1.0, observed=pm.Data("Y", d["y"]))
 
 
+def of_groups(d):
+    """A regression of the groups, whose sum over columns is no addition of two things."""
+    w = np.random.default_rng(5).standard_normal((3, 2))
+    pm.Normal("obs", (pm.Normal("a", shape=2) * w).sum(axis=1)[d["g"]], 1.0, observed=d["y"])
+
+
 def written(build):
     with pm.Model(coords={"row": range(N), "column": range(2)}) as model:
         build(DATA)
@@ -99,7 +105,7 @@ def written(build):
 
 
 @pytest.mark.parametrize("build", [varying, columns, transposed, standardised, as_many_groups_as_rows, softmax, spread,
-                                   own_entry, several_columns, joint, lagged, as_frame, mixed])
+                                   own_entry, several_columns, joint, lagged, as_frame, mixed, of_groups])
 def test_terms_of_any_rows_are_those_of_the_model_itself(build):
     """PyMC's own log-density of each row, at points and rows at random; arrays are not copied."""
     model = written(build)

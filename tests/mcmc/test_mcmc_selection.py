@@ -143,6 +143,26 @@ def test_a_learned_scale_may_have_a_prior_of_its_own(n, decision):
     assert state.position[3] == pytest.approx(math.log(0.25))
 
 
+def test_a_prior_of_the_scale_far_from_log_normal_is_whole_where_rows_are_few():
+    """The surrogate expands the prior to second order in the logarithm; what that leaves is decided, too."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((8, 2))
+    y = X[:, 0] + rng.standard_normal(8)
+    grid = np.linspace(-5.0, 2.0, 1401)
+    logs = []
+    for log_scale in grid:
+        covariance = math.exp(2.0 * log_scale) * np.eye(8) + X @ X.T
+        logs.append(-0.5 * (np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+                    - 0.5 * math.exp(2.0 * log_scale) / 0.2**2 + log_scale)
+    weights = np.exp(np.array(logs) - max(logs))
+    mean = float(np.exp(grid) @ weights / weights.sum())
+    model = mcmc.GLM(X, y, "gaussian", prior=mcmc.Normal(0.0, 1.0), scale_prior=mcmc.HalfNormal(0.2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)        # eight rows say little
+        trace = mcmc.sample(mcmc.VariableSelection(model, prior=1.0), n_draws=200_000, n_chains=1, rng=99)
+    assert_mean(trace["scale"][0, 2000::20, None], [mean])
+
+
 def test_a_trace_prints_the_shares_of_draws_in_which_coefficients_are_included():
     trace = mcmc.sample(mcmc.VariableSelection(gaussian(prior_sd=1.0)[2]), n_draws=300, n_chains=2, rng=1)
     shares = (trace.draws != 0.0).mean(axis=(0, 1))

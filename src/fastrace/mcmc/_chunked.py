@@ -126,6 +126,7 @@ class Chunks:
             name = sorted(needed ^ set(chunk))[0]
             has = ("lacks", "has") if name in needed else ("has", "does not have")
             raise ValueError(f"it {has[0]} {name!r}, which the model {has[1]}; {', '.join(sorted(needed))} are needed")
+        _frames.require_same_rows(**chunk)
         x = chunk["X"]
         names = _frames.column_names(x)
         columns = list(self.model.names or ())[: self._n_columns]

@@ -39,6 +39,7 @@ def predicted_glm(
     interval: float | None,
 ) -> Array:
     """`GLM.predict`."""
+    _frames.require_same_rows(X=X, offset=offset, groups=groups)
     draws = _draws_of(model, trace)
     table = _table(X, list(model.names or ())[: model.n_columns], model.n_columns)
     n = table.shape[0]
@@ -67,6 +68,7 @@ def predicted_softmax(
     model: Any, trace: Any, X: Any, offset: ArrayLike | None, groups: Any, interval: float | None
 ) -> Array:
     """`Softmax.predict`."""
+    _frames.require_same_rows(X=X, offset=offset, groups=groups)
     draws, classes, width = _draws_of(model, trace), model.n_classes, model.n_columns
     counts = [len(levels) for _, levels in model._factors]
     p = width - sum(counts)

@@ -88,7 +88,9 @@ cdef class InclusionMove(Move):
         return np.array(self._work[: self.p])
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step: the move is reversible for the surrogate, so that the rest of the ratio is what the rows leave."""
+        """One step: the move is reversible for the surrogate, so that the rest of the ratio is what the rows leave, and
+        what the expansion leaves of the prior of a scale.
+        """
         cdef double threshold
         cdef Py_ssize_t i
         begin(chain, bits)
@@ -100,7 +102,10 @@ cdef class InclusionMove(Move):
                 return 0
         memcpy(chain.new, self.theta, self.p * sizeof(double))
         chain.to_z(chain.new, chain.z1)
-        chain.decide(threshold)
+        chain.prior_new = chain.log_prior_of(chain.new)
+        if chain.prior_new == -INFINITY:
+            return 0
+        chain.decide(threshold - (chain.prior_new - chain.prior_now))
         if chain.step.accepted:
             chain.arrive()
         return 0

@@ -83,7 +83,9 @@ class VariableSelection:
     a set of coefficients it is normal, so that their values can be integrated out: a step first runs Gibbs over sets,
     `n_flips` coefficients at random one after the other, then draws the values [2]_. No row is read. The move is
     reversible for the surrogate, so that accepting it with probability :math:`\min(1, \exp(R(b') - R(b)))` leaves the
-    posterior invariant, where R is what the expansion leaves of the log-likelihood; the rows are asked for that alone.
+    posterior invariant, where R is what the expansion leaves of the log-likelihood, and of the prior of a learned
+    scale; the rows are asked for the former alone. Where few rows leave a scale a prior with long tails, draws of it
+    move slowly there: compare chains.
     A coefficient that stays as it is costs O(1), one that changes O(dim^2), the values O(dim^3 / 3).
 
     Sets that lack a coefficient which the data ask for strongly are badly expanded, and have no mass. `sample` warns

@@ -111,7 +111,7 @@ class _Walk:
     def _chosen(self, v: Any, source: Any) -> list[Part]:
         """What codes choose: a mean that all effects have in common is a summand of its own."""
         op = getattr(source.owner, "op", None)
-        if not isinstance(getattr(op, "scalar_op", None), Add):
+        if not (isinstance(op, Elemwise) and isinstance(op.scalar_op, Add)):    # a Sum adds too
             return [Part(None, _codes(v, source), source.ravel())]
         return [Part(None, None, _scalar(u).reshape((1,))) if _is_scalar(u) else
                 Part(None, _codes(v, source, u), u.ravel()) for u in source.owner.inputs]
