@@ -1,5 +1,7 @@
 """Traces in the released ArviZ, and diagnostics as ArviZ has them; skipped without it."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -157,3 +159,17 @@ def test_large_log_likelihoods_are_thinned_and_say_so(monkeypatch):
     monkeypatch.setattr(_pointwise, "_MOST", 2000)
     with pytest.raises(ValueError, match="compare models of some of the rows"):
         pointwise(model, whole)
+
+
+def test_an_arviz_that_cannot_be_imported_is_told(monkeypatch):
+    class Broken:
+        def find_spec(self, name, path=None, target=None):
+            if name == "arviz":
+                raise AttributeError("module 'matplotlib.style' has no attribute 'core'")
+
+    model = mcmc.GLM(np.zeros((20, 1)) + np.arange(20)[:, None], np.arange(20) % 2, prior_sd=1.0)
+    trace = mcmc.sample(mcmc.Metropolis(model), n_draws=10, n_chains=2, rng=1)
+    monkeypatch.delitem(sys.modules, "arviz", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    with pytest.raises(ImportError, match="cannot be imported beside what else is .*matplotlib<3.11"):
+        trace.to_arviz()

@@ -540,6 +540,10 @@ def arviz_tree(
         import arviz
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ: python -m pip install arviz") from error
+    except AttributeError as error:     # such as ArviZ 0.23 beside Matplotlib 3.11
+        raise ImportError(f"to_arviz needs ArviZ, and the one installed cannot be imported beside what else is "
+                          f"({error}): python -m pip install --upgrade arviz, or an older matplotlib, such as "
+                          f"\"matplotlib<3.11\"") from error
     attributes = {"inference_library": "fastrace", **{key: _plain(value) for key, value in about.items()}}
     axis = f"{variable}_dim_0"
     if labels is not None:
