@@ -139,3 +139,14 @@ def test_an_array_that_is_read_in_time_has_its_answer():
 def test_seconds_that_are_none_are_refused(call, seconds):
     with pytest.raises((ValueError, TypeError), match="max_seconds is "):
         call(seconds)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_race_that_is_over_says_so_however_little_time_there_is(name, monkeypatch):
+    make, kind, _ = RUNS[name]
+    clock = Clock(monkeypatch)
+    race = make()
+    whole = race.run(getattr(clock, kind))
+    ticks = iter(range(1000))
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    assert as_known(race.run(getattr(clock, kind), max_seconds=1e-9)) == as_known(whole)

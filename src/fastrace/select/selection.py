@@ -361,7 +361,7 @@ class Selection(PullsInFlight):
                         doubt *= 10
                         self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
         except _clock.OutOfTime:
-            late = True
+            late = not self.done
         except BaseException as error:
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
             raise

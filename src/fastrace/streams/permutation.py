@@ -85,9 +85,10 @@ class PermutationTest(_checks.OwnInit):
     Given the data and :math:`K`, their sequence has probability
     :math:`P_t(K) = \binom{N - t}{K - L} / \binom{N}{K}`. Tosses of a coin whose chance of 1 is drawn from
     Beta(1/2, 1/2) give this sequence with probability
-    :math:`Q_t = B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. A gambler who bets on each
-    next indicator as this coin says has the wealth :math:`W_t(k) = Q_t / P_t(k)` against :math:`k`. For :math:`k = K`
-    it is a test martingale, so :math:`W_t(K)` ever reaches :math:`1 / \rho'` with probability at most :math:`\rho'`
+    :math:`Q_t = B(L + 1/2, t - L + 1/2) / B(1/2, 1/2)`. Whoever bets
+    against :math:`k`, and divides the money between the two values of each next indicator as this coin does, has the
+    wealth :math:`W_t(k) = Q_t / P_t(k)`. For :math:`k = K` it is a test martingale, so :math:`W_t(K)` ever reaches
+    :math:`1 / \rho'` with probability at most :math:`\rho'`
     (Ville).
     :math:`P_t(k)` is proportional to :math:`\prod_{i < L} (k - i) \prod_{i < t - L} (N - k - i)`, a product of positive
     linear terms where it is not 0, hence log-concave: once it falls at :math:`k`, it falls beyond. So if

@@ -411,7 +411,7 @@ def feed(
 
 
 def narrow(rule: Any, proxy: Proxy) -> bool:
-    """Whether a rule has the support of the rewards themselves, and is told the range of each adjusted one."""
+    """Whether a rule's support is that of the rewards as they come; it must be told the range of adjusted ones then."""
     return bool(rule._knows_reach()) and tuple(rule.support) == proxy._support
 
 

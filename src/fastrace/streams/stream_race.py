@@ -322,7 +322,7 @@ class StreamRace(RoundsInFlight):
                         doubt *= 10
                         self._doubt(f"{used:,} rewards")
             except _clock.OutOfTime:
-                late = True
+                late = not race.done
             except BaseException as error:
                 handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
                             function and self._paid())
