@@ -1,8 +1,10 @@
 """Microseconds a step of models written in PyMC beside the same `mcmc.GLM`.
 
-``python -m benchmarks.pymc_steps`` prints the table, measured in one run.
+``python -m benchmarks.pymc_steps`` prints the table, measured in one run; with names of models, such as
+``probit cloglog``, it prints their rows alone.
 """
 
+import sys
 import time
 import warnings
 from functools import partial
@@ -158,9 +160,9 @@ class StepsOfPyMC:
         return found[way][1]
 
 
-def main():
+def main(names):
     print("| model | kernel | mcmc.GLM, us | from_pymc, us | times | as_glm(), us | times |\n" + "|---" * 7 + "|")
-    for name in MODELS:
+    for name in names or MODELS:
         for kernel in KERNELS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -177,4 +179,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

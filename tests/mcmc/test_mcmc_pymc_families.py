@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc.kernels import _choice
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
@@ -72,6 +73,26 @@ def test_families_without_a_learned_scale_run_compiled(name):
     np.testing.assert_allclose(differences, np.tile(differences[0], (3, 1)), atol=2e-6 if family == "probit" else 1e-9)
 
 
+@pytest.mark.parametrize("prior", ["normal", "Laplace", "normal and a potential"])
+def test_a_step_of_a_compiled_model_calls_no_prior_that_its_expansion_holds_whole(prior):
+    """So that `sample` chooses the kernel that it chooses for `as_glm`: a call counts as dear there."""
+    with pm.Model() as model:
+        b = pm.Laplace("b", 0.0, 1.0, shape=2) if prior == "Laplace" else pm.Normal("b", 0.0, 1.0, shape=2)
+        pm.Bernoulli("obs", p=pm.math.invprobit(X @ b), observed=BINARY)
+        if "potential" in prior:
+            pm.Potential("soft", -pm.math.sqr(b.sum()))
+    ours = mcmc.from_pymc(model)
+    reference = ours.reference()
+    for make in (mcmc.RacingMetropolis, mcmc.PoissonMinibatchMetropolis):
+        kernel = make(ours, control_variate=reference)
+        assert kernel.calls_python == (prior != "normal")
+        if prior == "normal":
+            own = make(ours.as_glm())
+            assert not own.calls_python
+            assert _choice._Pilot(kernel).work < 1.2 * _choice._Pilot(own).work
+    assert mcmc.RacingMetropolis(ours, control_variate=None).calls_python
+
+
 LEARNED = {
     "alpha": ("negative-binomial", -1.0, lambda: pm.NegativeBinomial(
         "obs", mu=mean(), alpha=pm.Exponential("s", 0.5), observed=COUNTS)),
@@ -119,12 +140,13 @@ def one_column(law):
             pm.Gamma("obs", mu=mu, sigma=mu * pm.HalfNormal("s", 0.8), observed=y)
 
     def density(b, s):
-        mu = np.exp(b * x)
+        """At one coefficient and many scales."""
+        mu, shape = np.exp(b * x), s[:, None]
         if law == "counts":
-            terms = stats.nbinom(s, s / (s + mu)).logpmf(y)
-            return stats.norm.logpdf(b) + stats.expon(scale=2.0).logpdf(s) + terms.sum()
-        terms = stats.gamma(1.0 / s**2, scale=mu * s**2).logpdf(y)
-        return stats.norm.logpdf(b) + stats.halfnorm(scale=0.8).logpdf(s) + terms.sum()
+            terms = stats.nbinom.logpmf(y, shape, shape / (shape + mu))
+            return stats.norm.logpdf(b) + stats.expon.logpdf(s, scale=2.0) + terms.sum(axis=1)
+        terms = stats.gamma.logpdf(y, 1.0 / shape**2, scale=mu * shape**2)
+        return stats.norm.logpdf(b) + stats.halfnorm.logpdf(s, scale=0.8) + terms.sum(axis=1)
 
     return model, density
 
@@ -135,7 +157,7 @@ def test_the_posterior_with_a_learned_dispersion_is_that_of_quadrature(law):
     ours = mcmc.from_pymc(model)
     trace = mcmc.sample(mcmc.SurrogateMetropolis(ours), n_draws=3000, n_chains=2, rng=1)
     b, logs = np.linspace(-1.0, 2.0, 161), np.linspace(-2.5, 4.5, 161)
-    grid = np.array([[density(v, np.exp(t)) + t for t in logs] for v in b])
+    grid = np.array([density(v, np.exp(logs)) + logs for v in b])
     weight = np.exp(grid - grid.max())
     weight /= weight.sum()
     for j, (ticks, axis) in enumerate(((b, 1), (logs, 0))):

@@ -150,8 +150,7 @@ class _Pilot:
         per_row = SHARED if self.batched else IN_PASSES if exact else 1.0
         if isinstance(kernel, SurrogateMetropolis):
             return PER_STEP * BY_SURROGATE[kernel.inner] + self.rows * per_row
-        called = getattr(getattr(kernel, "model", None), "log_prior", None) is not None
-        return PER_STEP * (1.0 + IN_PYTHON * called) + self.rows * per_row
+        return PER_STEP * (1.0 + IN_PYTHON * kernel.calls_python) + self.rows * per_row
 
     @property
     def worth(self) -> float:

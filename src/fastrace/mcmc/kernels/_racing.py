@@ -75,7 +75,7 @@ class Racing(RowKernel):
             "student": student, "skewness_guard": skewness_guard, "scan_advantage": scan_advantage,
         }
         self._table: AliasTable | None = None
-        test = self._test(self.model.engine(self.reference if self.controlled else None)[0])
+        test = self._test(self.model.engine(self._expanded_at)[0])
         self.bound, self.delta = test.bound, test.delta
         if self.bound == "betting" and self._weights is not None:
             self._table = table_of(self._weights)

@@ -333,8 +333,18 @@ class RowKernel:
         chain.use(move)
         return chain
 
+    @property
+    def _expanded_at(self) -> Reference | None:
+        """The reference whose expansion is the control variate, if there is one."""
+        return self.reference if self.controlled else None
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether each step calls a function of Python for what the expansion leaves of the prior."""
+        return self.model.log_prior_beside(self._expanded_at) is not None
+
     def _engine(self, move: Move) -> Chain:
-        reference = self.reference if self.controlled else None
+        reference = self._expanded_at
         source, theta = self.model.engine(reference)
         precision = self.model.prior_precision
         apart = not self.controlled and bool((precision > 0.0).any())
