@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 import fastrace as fr
 from fastrace._base import _clock
+from fastrace.model_selection import DAUBHalving, DAUBSearchCV, RacingSearchCV, race_predictions
 
 ROWS = np.random.default_rng(0).random((4000, 3)) * 0.9 + [0.0, 0.04, 0.02]
 
@@ -127,6 +129,94 @@ def test_an_array_that_is_read_in_time_has_its_answer():
     assert result.stopped and result.n_samples == fr.estimate_mean(ROWS[:, 0], epsilon=0.05, rng=1).n_samples
 
 
+def test_a_race_of_predictions_ends_at_a_look(monkeypatch):
+    clock = Clock(monkeypatch)
+    y = np.zeros(len(ROWS), int)
+
+    def predictions(arms, rows):
+        return (clock.rows(arms, rows) > 0.5).astype(int)
+
+    known = {"n_candidates": 3, "first_look": 20, "rng": 1}
+    result = race_predictions(y, predictions, max_seconds=300, **known)
+    right = (ROWS <= 0.5).mean(0)
+    assert result.stopped_by == "max_seconds" and result.n_looks >= 1 and 300 <= clock.now <= 2000
+    assert (result.lower < right).all() and (right < result.upper).all() and result.error_bound > 0.05
+    whole = race_predictions(y, predictions, max_seconds=1e9, **known)
+    assert as_known(whole) == as_known(race_predictions(y, predictions, **known))
+
+
+class Slow(ClassifierMixin, BaseEstimator):
+    """Predictions of a table, a second each."""
+
+    def __init__(self, arm=0, clock=None):
+        self.arm, self.clock = arm, clock
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        return (self.clock.rows([self.arm], X[:, 0].astype(int))[:, 0] > 0.5).astype(int)
+
+
+class Ticking(Clock):
+    """A clock that copies of an estimator share."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __sklearn_clone__(self):
+        return self
+
+
+@pytest.mark.parametrize("seconds", [300, 1e-9, None])
+def test_a_racing_search_ends_at_a_look(seconds, monkeypatch):
+    clock = Ticking(monkeypatch)
+    X, y = np.arange(len(ROWS))[:, None], (np.arange(len(ROWS)) == 0).astype(int)
+    search = RacingSearchCV(Slow(clock=clock), {"arm": [0, 1, 2]}, first_look=20, cv=0.5, random_state=0, refit=False,
+                            max_seconds=seconds)
+    if seconds is None:
+        assert search.fit(X, y).race_.stopped_by in ("bound", "exact")
+        return
+    with pytest.warns(UserWarning, match="max_seconds was reached"):
+        search.fit(X, y)
+    assert search.race_.stopped_by == "max_seconds" and search.race_.n_looks >= 1 and search.race_.error_bound > 0.05
+    assert clock.now == 60 if seconds < 1 else 300 <= clock.now < 600
+    assert search.best_index_ == search.race_.best and search.race_.active.size > 1
+
+
+def test_trainings_end_in_time_and_go_on(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def train(learner, n):
+        clock.now += n
+        if learner == 0 and n == 100:           # before anything is known, time does not end it
+            raise ValueError("too few rows")
+        return None, 0.5 + 0.1 * learner - 1.0 / n
+
+    def make():
+        return DAUBHalving(4, 6400, sizes=[100, 400, 1600, 6400])
+
+    method = make()
+    first = method.run(train, max_seconds=1.0)
+    assert first.stopped_by == "max_seconds" and first.best == 1 and clock.now == 200 and not method.done
+    assert first.warnings[-1] == "max_seconds was reached: best is the best of the trainings so far"
+    second = method.run(train, max_seconds=150)
+    assert second.stopped_by == "max_seconds" and second.best == 3 and clock.now == 400
+    assert method.result().stopped_by == "" and not method.result().warnings
+    last, whole = method.run(train), make().run(train)
+    assert (last.best, last.history, last.stopped_by) == (whole.best, whole.history, whole.stopped_by)
+
+
+def test_a_search_by_learning_curves_ends_in_time(monkeypatch):
+    clock = Ticking(monkeypatch)
+    X, y = np.arange(len(ROWS))[:, None], (np.arange(len(ROWS)) % 2).astype(int)
+    search = DAUBSearchCV(Slow(clock=clock), {"arm": [0, 1, 2]}, cv=0.5, random_state=0, refit=False, max_seconds=3000)
+    search.fit(X, y)
+    assert search.result_.stopped_by == "max_seconds" and len(search.result_.history) == 2 and clock.now == 4000
+    assert search.best_index_ in (0, 1) and "max_seconds was reached" in search.result_.warnings[-1]
+
+
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "1 min", [1.0]])
 @pytest.mark.parametrize("call", [
     lambda seconds: fr.race(ROWS, max_seconds=seconds),
@@ -135,6 +225,10 @@ def test_an_array_that_is_read_in_time_has_its_answer():
     lambda seconds: fr.LUCB(3, 1).run(ROWS, max_seconds=seconds),
     lambda seconds: fr.BettingRace(3, support=(0, 1)).run(ROWS, max_seconds=seconds),
     lambda seconds: fr.estimate_mean(ROWS[:, 0], max_seconds=seconds),
+    lambda seconds: race_predictions(ROWS[:, 0] > 0.5, ROWS > 0.5, max_seconds=seconds),
+    lambda seconds: RacingSearchCV(Slow(), {"arm": [0]}, max_seconds=seconds).fit(ROWS, ROWS[:, 0] > 0.5),
+    lambda seconds: DAUBSearchCV(Slow(), {"arm": [0]}, max_seconds=seconds).fit(ROWS, ROWS[:, 0] > 0.5),
+    lambda seconds: DAUBHalving(2, 100).run(lambda learner, n: (None, 0.5), max_seconds=seconds),
 ])
 def test_seconds_that_are_none_are_refused(call, seconds):
     with pytest.raises((ValueError, TypeError), match="max_seconds is "):

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fastrace.model_selection import RacingSearchCV, race_predictions
 
-OPTIONS = ("epsilon", "n_best", "max_pulls", "cost", "names", "missing", "order", "progress")
+OPTIONS = ("epsilon", "n_best", "max_pulls", "max_seconds", "cost", "names", "missing", "order", "progress")
 OF_RUN = {"LUCB": fr.LUCB.run, "BettingRace": fr.BettingRace.run, "FiniteRace": fr.FiniteRace.run}
 CALLS = {"race": fr.race, "FiniteRace": fr.FiniteRace, "race_predictions": race_predictions,
          "RacingSearchCV": RacingSearchCV, "select_best": fr.select_best, "LUCB": fr.LUCB,

@@ -53,6 +53,21 @@ def scores(rng, n_trials, n_rows):
     return (rng.random((n_trials, 1)) + 0.3 * rng.random((n_trials, n_rows)) > rng.random(n_rows)).astype(float)
 
 
+@pytest.mark.parametrize(("direction", "part"), [("maximize", 0.9), ("minimize", 0.1)])
+def test_the_best_trial_is_one_of_all_rows(direction, part):
+    """A trial that is pruned may return its mean so far, for the sampler; Optuna takes it for a finished one."""
+    pruner = RacingPruner(4, rng=1)
+    study = study_of(pruner, direction)
+    with pytest.raises(ValueError, match="^no trial has finished with a value for each of 4 rows"):
+        pruner.best_trial(study)
+    evaluate(study, pruner, study.ask(), [0.5, 0.5, 0.5, 0.5])
+    evaluate(study, pruner, study.ask(), [0.5, 0.5, 0.5, 0.6 if direction == "minimize" else 0.4])
+    trial = study.ask()
+    evaluate(study, pruner, trial, [part] * 4, stop=2)
+    study.tell(trial, part)
+    assert study.best_trial.number == 2 and pruner.best_trial(study).number == 0
+
+
 @pytest.mark.parametrize(("direction", "epsilon"), [("maximize", 0.0), ("maximize", 0.05), ("minimize", 0.0)])
 def test_a_study_reads_the_rows_that_the_twin_reads(direction, epsilon):
     table = scores(np.random.default_rng(3), 9, 120)

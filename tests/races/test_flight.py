@@ -499,6 +499,30 @@ def test_a_race_that_spent_its_budget_goes_on_with_a_larger_one(tmp_path):
     assert len(set(first.asked + second.asked)) == len(first.asked + second.asked)
 
 
+@pytest.mark.parametrize("smaller", [40, 4])
+def test_a_journal_with_more_than_the_budget_is_used_whole(tmp_path, smaller):
+    """A smaller `max_pulls` than before makes nothing unread that was paid for."""
+    path, first = tmp_path / "race.jsonl", Grader(1)
+    before = go(first, journal=path, max_pulls=300, **MORE)
+    second = Grader(2)
+    result = go(second, journal=path, max_pulls=smaller, **MORE)
+    assert not second.asked and result.stopped_by == "max_pulls"
+    np.testing.assert_array_equal(result.pulls, before.pulls)
+    np.testing.assert_array_equal(result.mean, before.mean)
+    said = f"max_pulls is {smaller}, and the journal held {len(first.asked)} rewards that had been paid for before"
+    assert said in result.warnings[-1] and not any("journal" in line for line in before.warnings)
+
+
+@pytest.mark.parametrize("kind", ["LUCB", "KLLUCB", "BettingRace"])
+def test_a_journal_of_a_stream_with_more_than_the_budget_is_used_whole(tmp_path, kind):
+    path, first, second = tmp_path / "race.jsonl", Grader(1), Grader(2)
+    before = asyncio.run(fr.race_async(first, race=KINDS[kind](), journal=path, max_pulls=300))
+    result = asyncio.run(fr.race_async(second, race=KINDS[kind](), journal=path, max_pulls=40))
+    assert not second.asked and before.stopped_by == result.stopped_by
+    np.testing.assert_array_equal(result.pulls, before.pulls)
+    assert "max_pulls is 40, and the journal held" in result.warnings[-1]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_left_of_a_race(tmp_path, fails):
     def races():

@@ -82,7 +82,7 @@ def test_verdicts_say_what_a_stop_decided():
     assert cut.verdict == ("not known yet",) * 2 and cut.differences.shape == (2, 2)
     known = dataclasses.replace(cut, best=0, differences=np.array([[0.0, 0.0], [-0.3, -0.1]]))
     assert known.stopped_by == "max_pulls" and known.verdict == ("better", "worse")
-    assert run([0.5, 0.5], n_best=2).verdict == ("better", "better")
+    assert run([0.5, 0.5], n_best=2).verdict == ("no rival", "no rival")
     assert fr.LUCB(3, 1).result().verdict == ("not known yet",) * 3
 
 

@@ -1,12 +1,14 @@
 """The best m of n arms in one call: every method, every kind of source, tables to their end, ties without one."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ctrl_c
 import fastrace as fr
+from fastrace._base import _clock
 from fastrace.pulls import BernoulliPulls
 from fastrace.select import choosing
 from selections import assert_same
@@ -235,6 +237,22 @@ def test_a_rule_says_itself_that_a_tie_has_no_end(rule, options):
     assert len(said) == 1 and said[0].filename == __file__
     found = re.search(r"less the first lies between (-0\.\d+) and (0\.\d+)\.", str(said[0].message))
     assert found and "select_best" not in str(said[0].message)
+
+
+def test_a_tie_with_seconds_is_said_to_end_by_them(monkeypatch):
+    """The clock here counts pulls, so that no machine is too slow for it."""
+    source, made = BernoulliPulls([0.5, 0.2, 0.5], rng=1), [0]
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: made[0] / 1e6))
+
+    def pull(arms, counts):
+        made[0] += int(counts.sum())
+        return source.read(arms, counts)
+
+    with pytest.warns(RuntimeWarning, match="equal, only max_seconds ends this, with intervals that hold") as said:
+        result = fr.LUCB(3, 1, batch=1000).run(pull, max_seconds=1.5)
+    assert len(said) == 1 and "never ends" not in str(said[0].message)
+    assert result.stopped_by == "max_seconds" and 1_500_000 <= made[0] < 1_600_000
+    assert (result.lower[[0, 2]] < 0.5).all() and (result.upper[[0, 2]] > 0.5).all()
 
 
 def test_a_tied_table_is_pointed_to_select_best():

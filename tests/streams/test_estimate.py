@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fastrace as fr
 from fastrace import cli
+from fastrace._base import _clock
 from fastrace._draws._row_order import RowOrder
 from fastrace.streams.estimating import METHODS
 from fastrace.streams.over_bounds import ABSOLUTE
@@ -578,6 +580,22 @@ def test_a_relative_accuracy_of_a_mean_that_may_be_zero_is_warned_of():
         with pytest.raises(StopIteration):
             fr.estimate_mean(zeros, batch=100_000)
     assert len(got) == 1 and got[0].filename == __file__
+
+
+def test_a_relative_accuracy_of_zero_with_seconds_is_said_to_end_by_them(monkeypatch):
+    """The clock here counts rewards, so that no machine is too slow for it."""
+    asked = [0]
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: asked[0] / 1e6))
+
+    def zeros(count):
+        asked[0] += count
+        return np.zeros(count)
+
+    with pytest.warns(RuntimeWarning, match=r"only max_seconds ends this, .* or give floor or max_samples\. ") as got:
+        result = fr.estimate_mean(zeros, batch=100_000, max_seconds=1.5)
+    assert len(got) == 1 and "never ends" not in str(got[0].message)
+    assert (result.stopped_by, result.n_samples) == ("max_seconds", 1_500_000)
+    assert result.interval[0] <= 0.0 <= result.interval[1]
 
 
 @pytest.mark.parametrize("options", [{"accuracy": "absolute", "epsilon": 1e-4}, {"max_samples": 1_200_000}])

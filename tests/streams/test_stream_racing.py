@@ -4,11 +4,13 @@ import math
 import pickle
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace._base import _clock
 from fastrace.sources import CallableSource
 from guarantee import few_or_many
 from stream_races import EXACT, RACES, assert_equals_twin, assert_same, drive
@@ -293,6 +295,22 @@ def test_costs_are_added_up_and_progress_changes_nothing(build, order, capsys):
 
 class Enough(Exception):
     """Stands for Ctrl-C."""
+
+
+def test_a_tie_with_seconds_is_said_to_end_by_them(monkeypatch):
+    """The clock here counts rounds, so that no machine is too slow for it."""
+    rng, made = np.random.default_rng(3), [0]
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: made[0] / 1e6))
+
+    def rewards(arms, rounds):
+        made[0] = int(rounds[-1])
+        return rng.random((len(rounds), len(arms))) < 0.5
+
+    with pytest.warns(RuntimeWarning, match="equal, only max_seconds ends this, with intervals that hold") as said:
+        result = fr.BettingRace(2, support=(0, 1)).run(rewards, 5000, max_seconds=0.6)
+    assert len(said) == 1 and "never ends" not in str(said[0].message)
+    assert result.stopped_by == "max_seconds" and 600_000 <= result.n_rounds < 700_000
+    assert (result.lower < 0.5).all() and (result.upper > 0.5).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"n_best": 2}, {"rule": "brackets"}, {"missing": "drop"}], ids=str)

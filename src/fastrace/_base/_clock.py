@@ -26,6 +26,11 @@ def deadline(max_seconds: float | None) -> float:
     return time.monotonic() + seconds
 
 
+def over(end: float) -> bool:
+    """Whether that time has come."""
+    return end < math.inf and time.monotonic() >= end
+
+
 def until(end: float, report: Callable[..., Any]) -> Callable[..., Any]:
     """What reports, and raises `OutOfTime` from that time on."""
     if end == math.inf:

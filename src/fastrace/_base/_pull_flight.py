@@ -13,6 +13,7 @@ the same arms are asked for ahead.
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace._base._checks import DamagedError
 from fastrace._base._requests import AHEAD, InFlight
-from fastrace._base._words import undecided
+from fastrace._base._words import doubtful_after, undecided
 
 FADES = 0.9             # of what says which arms the rule asks for: per request
 SHARE = 16              # of the pulls made, one in so many may be asked for ahead
@@ -338,12 +339,38 @@ class PullsInFlight(InFlight):
     def _at_the_cut(self, result: Any) -> tuple[int, int, Sequence[float] | None]:
         """The last of the best arms, the best of the others, and the ends of the other's mean less the first's."""
 
-    def _doubt(self, made: str, more: str = "") -> None:
+    def _in_parts(
+        self, run: Callable[[int, bool], bool], made: Callable[[], int], least: int, limit: int, end: float,
+        show: Callable[[int], None], shown: bool, endless: str = "", more: str = "",
+    ) -> bool:
+        """Run up to `limit` in parts, looking at the clock between them; whether the time `end` came first.
+
+        ``run(part, last)`` goes on until `made` rewards reach the part, which may be the `last` one, and says if it is
+        over. A part is at least `least` rewards long. Where nothing but time may ever end it, `endless` is what it
+        counts, and it warns in time; `more` is what else to say then.
+        """
+        doubt = doubtful_after(self._shape()[0]) if endless else limit
+        parts, now = _clock.Parts(least, end, shown), made()
+        try:
+            while True:
+                part = min(limit, parts.next(now), max(doubt, now + least))
+                over = run(part, part == limit)
+                show(now := made())
+                if over or part == limit:
+                    return False
+                parts.over(now)
+                if endless and now >= doubt:
+                    doubt *= 10
+                    self._doubt(f"{now:,} {endless}", more, end < math.inf)
+        except _clock.OutOfTime:
+            return not self._compiled_race().done
+
+    def _doubt(self, made: str, more: str = "", timed: bool = False) -> None:
         result = self.result()
         last, rival, ends = self._at_the_cut(result)
         if ends is not None and ends[0] <= 0.0 <= ends[1]:
             means = float(result.mean[last]), float(result.mean[rival])
-            said = undecided(made, (result._name(last), result._name(rival)), means, ends)
+            said = undecided(made, (result._name(last), result._name(rival)), means, ends, timed)
             warnings.warn(said + more, RuntimeWarning, stacklevel=_checks.users_level())
 
     def _allow(self, max_pulls: int | None) -> None:

@@ -51,7 +51,7 @@ class InFlight(ABC):
         """Whether only a budget ends this race where the means at the cut are equal."""
         return False
 
-    def _doubt(self, made: str, more: str = "") -> None:
+    def _doubt(self, made: str, more: str = "", timed: bool = False) -> None:
         """Say that `made` rewards may never be enough, if the arms at the cut may be equal; where it need not end."""
         raise NotImplementedError
 

@@ -57,13 +57,20 @@ def doubtful_after(n_arms: int, paid: bool = False) -> int:
     return max(20_000 if paid else 1_000_000, 1000 * n_arms)
 
 
-def undecided(made: str, arms: tuple[str, str], means: tuple[float, float], ends: Sequence[float]) -> str:
+def endless(timed: bool) -> str:
+    """What becomes of a run whose question the rewards may never answer; `timed` by the seconds of its call."""
+    return "only max_seconds ends this, with intervals that hold" if timed else "this never ends"
+
+
+def undecided(
+    made: str, arms: tuple[str, str], means: tuple[float, float], ends: Sequence[float], timed: bool = False
+) -> str:
     """What to say where `made` rewards have not told two arms apart; `ends` are those of their difference."""
     return (
         f"{made} have not told arm {arms[0]} (mean {means[0]:.6g}) from arm {arms[1]} (mean {means[1]:.6g}); the "
-        f"second less the first lies between {ends[0]:.3g} and {ends[1]:.3g}. If their means are equal, this never "
-        f"ends, as epsilon is 0: give epsilon, the difference that does not matter, or max_pulls. Ctrl-C ends it and "
-        f"keeps all that came"
+        f"second less the first lies between {ends[0]:.3g} and {ends[1]:.3g}. If their means are equal, "
+        f"{endless(timed)}, as epsilon is 0: give epsilon, the difference that does not matter, or max_pulls. Ctrl-C "
+        f"ends it and keeps all that came"
     )
 
 

@@ -87,7 +87,8 @@ class RacingPruner(BasePruner):  # type: ignore[misc]
 
     Samplers. From a trial that raises ``TrialPruned`` a sampler such as TPE learns its last step alone, which is the
     value of one row here. Return the mean of the values so far instead, and it learns that. Such a trial counts as
-    finished in Optuna, also in ``study.best_trial``, but the pruner does not compare with it.
+    finished in Optuna, also in ``study.best_trial``, but the pruner does not compare with it. Take `best_trial`
+    then, the best of those with all rows: a mean of few rows is often the largest by luck.
 
     Distributed studies. All that the pruner knows is in the study: values, and one user attribute, ``"fastrace"``, a
     trial. Workers share trials by the storage, need the same parameters but no common seed, and can be killed and
@@ -178,6 +179,31 @@ class RacingPruner(BasePruner):  # type: ignore[misc]
                 begun["delta"] = self.delta / ((k + 1) * (k + 2))
             trial.set_user_attr(KEY, begun)
         return self._rows(begun)
+
+    def best_trial(self, study: Study) -> FrozenTrial:
+        """Return the best of the trials that finished with a value for each row, by the mean of these values.
+
+        Parameters
+        ----------
+        study : optuna.Study
+            The study, of one objective.
+
+        Returns
+        -------
+        optuna.trial.FrozenTrial
+            The first of equals.
+
+        Raises
+        ------
+        ValueError
+            If no trial has finished with all rows.
+        """
+        trials = study.get_trials(deepcopy=False)
+        best = self._best(trials, study.direction)
+        if best is None:
+            raise ValueError(f"no trial has finished with a value for each of {self.n_rows} rows; evaluate one to its "
+                             f"end")
+        return study.get_trials()[best]
 
     def prune(self, study: Study, trial: FrozenTrial) -> bool:
         """Whether the trial is worse than what it is compared with, or gains less than `epsilon`; Optuna calls this.

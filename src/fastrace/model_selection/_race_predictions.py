@@ -42,6 +42,7 @@ def race_predictions(
     cost: ArrayLike | None = None,
     missing: str = "raise",
     names: Sequence[str] | None = None,
+    max_seconds: float | None = None,
     progress: bool = False,
     options: RaceOptions | None = None,
     rng: _checks.RngLike = None,
@@ -81,7 +82,7 @@ def race_predictions(
         ``"drop"`` needs rows of equal weight.
     names : sequence of str, optional
         What to call the candidates in the result; by default the columns of a frame or the keys of a dict.
-    progress, options, rng
+    max_seconds, progress, options, rng
         See `race`.
 
     Returns
@@ -133,8 +134,8 @@ def race_predictions(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
             max_pulls=max_pulls, cost=cost, missing=missing,
-            names=remembered(given, columns), first_look=first_look, growth=growth, order=order, progress=progress,
-            rng=rng,
+            names=remembered(given, columns), first_look=first_look, growth=growth, order=order,
+            max_seconds=max_seconds, progress=progress, rng=rng,
         )
     known = columns if given is None else given
     said = () if rewards.strangers is None else rewards.strangers.words(known)

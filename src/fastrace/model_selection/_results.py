@@ -54,7 +54,7 @@ class LearnerResult(ArmsResult):
     method : str
         The method and its settings.
     stopped_by : str
-        ``"complete"``, ``"budget"``, ``"all dropped"`` or ``""`` (not stopped).
+        ``"complete"``, ``"budget"``, ``"callback"``, ``"max_seconds"``, ``"all dropped"`` or ``""`` (not stopped).
     direction : str
         ``"maximize"`` or ``"minimize"``.
     warnings : tuple of str

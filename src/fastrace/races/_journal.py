@@ -65,6 +65,11 @@ class Journal:
             self.file.close()
             raise
 
+    @property
+    def n_rewards(self) -> int:
+        """Rewards that the file held when it was opened, missing ones included."""
+        return sum(len(of_row) for of_row in self.rewards.values())
+
     def __enter__(self) -> Journal:
         return self
 

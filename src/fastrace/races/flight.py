@@ -85,7 +85,8 @@ async def race_async(
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
-        or `BettingRace` of which nothing has been asked yet; make the same one again to go on.
+        or `BettingRace` of which nothing has been asked yet; make the same one again to go on. Where it holds more
+        rewards than `max_pulls`, all of them are used, and a warning of the result says so.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
@@ -159,11 +160,11 @@ async def race_async(
         raise ValueError(f"timeout is {timeout!r}; a number of seconds above 0, or None, is needed")
     with contextlib.ExitStack() as stack:
         if race is None:
-            race, book = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
+            race, book, beyond = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
         else:
             _claim(race, stack)
             sizes = {"n_arms": n_arms, "n_rows": n_rows, "delta": None if delta == 0.05 else delta}
-            book = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
+            book, beyond = _gone_on(race, journal, sizes | {"rng": rng} | options, stack)
         show = stack.enter_context(meter("requests", None, _checks.flag(progress, "progress")))
         pool = None
         if not _checks.is_async(evaluate):
@@ -180,32 +181,34 @@ async def race_async(
             raise
     result: Any = race.result()
     if crew.again:
-        result = dataclasses.replace(result, warnings=(*result.warnings, AGAIN.format(
-            counted(crew.again, "request", ","), crew.first)))
-    return result
+        beyond += (AGAIN.format(counted(crew.again, "request", ","), crew.first),)
+    return dataclasses.replace(result, warnings=(*result.warnings, *beyond)) if beyond else result
 
 
 def _begun(
     n_arms: int | None, n_rows: int | None, delta: float, rng: _checks.RngLike,
     journal: str | os.PathLike[str] | None, options: dict[str, Any], stack: contextlib.ExitStack,
-) -> tuple[FiniteRace, Journal | None]:
-    """A race from its beginning, or from where its journal has it."""
+) -> tuple[FiniteRace, Journal | None, tuple[str, ...]]:
+    """A race from its beginning, or from where its journal has it; the journal; what the result is to say of it."""
     if n_arms is None or n_rows is None:
         raise TypeError("n_arms and n_rows are needed, or a race to go on with (race=)")
     seed = _seed(rng, journal is not None)
     race = _race(n_arms, n_rows, delta, seed, options)
     if journal is None:
-        return race, None
+        return race, None, ()
     book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
+    beyond = _beyond(book, options.get("max_pulls"))
+    if beyond:
+        options = options | {"max_pulls": book.n_rewards}
     race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
     _record(race, book)
-    return race, book
+    return race, book, beyond
 
 
 def _gone_on(
     race: Any, journal: str | os.PathLike[str] | None, beside: dict[str, Any], stack: contextlib.ExitStack
-) -> Journal | None:
-    """Let a race go on, or refuse what is none, and what came beside it; its journal, if it has one."""
+) -> tuple[Journal | None, tuple[str, ...]]:
+    """Let a race go on, or refuse what is none, and what came beside it; its journal, and what to say, as `_begun`."""
     if not isinstance(race, InFlight):
         raise TypeError(f"race is {_checks.shown(race)}; a FiniteRace, a LUCB or a BettingRace is needed")
     limit = beside.pop("max_pulls", None) if race._takes_budget else None
@@ -227,7 +230,15 @@ def _gone_on(
     race._fly().again()
     if race._takes_budget:
         race._allow(limit)
-    return book
+    return book, () if book is None else _beyond(book, limit)
+
+
+def _beyond(book: Journal, max_pulls: int | None) -> tuple[str, ...]:
+    """What to say where a journal holds more rewards than may be paid for: nothing paid for is lost."""
+    if max_pulls is None or book.n_rewards <= max_pulls:
+        return ()
+    return (f"max_pulls is {max_pulls}, and the journal held {counted(book.n_rewards, 'reward', ',')} that had been "
+            f"paid for before: all of them were used that the race had a use for, and no more were asked for",)
 
 
 def _claim(race: Any, stack: contextlib.ExitStack) -> None:

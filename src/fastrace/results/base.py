@@ -329,7 +329,9 @@ class ComparedResult(ArmsResult):
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What is known of each arm: "better", "worse", "equivalent", "good enough", "not better" or "not known yet".
+        """What is known of each arm, in a word or two.
+
+        "better", "worse", "equivalent", "good enough", "not better", "not known yet" or "no rival".
 
         An arm is worse if it left the race, or, of answers that have no arms in a race, if by `differences` it is worse
         than all of `best`. It is equivalent if its interval in `differences` lies within `epsilon`, or if every row was
@@ -337,13 +339,14 @@ class ComparedResult(ArmsResult):
         tie with a smaller mean, and equivalent if all of those are worse or equivalent. If the run stopped because no
         arm can be better by `epsilon` or more, `best` are at least good enough, and the other arms at most not better:
         by `epsilon` or more. What a stop decided may be wrong with probability `delta`, and so may `differences`.
-        Where all arms were asked for (``stopped_by`` is "single"), all are "better", as there are no others to lose to;
-        nothing is known of their means.
+        Where all arms were asked for (``stopped_by`` is "single"), none has a rival, whatever is known of their means.
         """
         best, epsilon = np.atleast_1d(self.best), self.epsilon
         size = self.mean.size
         others = np.ones(size, bool)
         others[best] = False
+        if not others.any():
+            return ("no rival",) * size
         decided = self._decided()
         worse = others.copy() if decided == "best" else self._beaten()
         near = np.zeros(size, bool)

@@ -110,8 +110,12 @@ class SelectionResult(ComparedResult):
         if not math.isnan(self.epsilon):
             asked = f", epsilon {self.epsilon:g}{asked}"
         reached = "" if math.isnan(self.error_bound) else f", error bound {self.error_bound:.3g}"
+        n_best, n_arms = np.size(self.best), self.mean.size
+        which = f"best {n_best} of {counted(n_arms, 'arm')}"
+        if n_best == 1:
+            which = self._leader() + (f" of {n_arms}" if self.n_read or self.stopped_by else "")
         return (
-            f"best {np.size(self.best)} of {counted(self.mean.size, 'arm')}: {self.rule}{asked}, "
+            f"{which}: {self.rule}{asked}, "
             f"{counted(self.n_read, 'pull')}, {ending(self.stopped_by)}{reached}"
         )
 

@@ -14,7 +14,7 @@ from fastrace._base import _checks, _clock, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
-from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
@@ -343,25 +343,17 @@ class Selection(PullsInFlight):
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
         endless = self._need_not_end() and max_pulls is None
-        doubt = doubtful_after(self._n_arms) if endless else limit
         in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
             ". fastrace.select_best reads a whole table in the end, and answers exactly")
-        parts, late = _clock.Parts(self._n_arms, end, shown), False
+
+        def run(part: int, last: bool) -> bool:
+            self._core.run(source, part, last)
+            return self.done
+
         try:
             with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
-                while True:
-                    made = self.n_pulls
-                    part = min(limit, parts.next(made), max(doubt, made + self._n_arms))
-                    self._core.run(source, part, part == limit)
-                    show(self.n_pulls)
-                    if self.done or part == limit:
-                        break
-                    parts.over(self.n_pulls)
-                    if endless and self.n_pulls >= doubt:
-                        doubt *= 10
-                        self._doubt(f"{self.n_pulls:,} pulls", in_the_end)
-        except _clock.OutOfTime:
-            late = not self.done
+                late = self._in_parts(run, lambda: self.n_pulls, self._n_arms, limit, end, show, shown,
+                                      "pulls" if endless else "", in_the_end)
         except BaseException as error:
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
             raise

@@ -17,7 +17,7 @@ import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _clock, _progress
 from fastrace._base._handed import handed_over
-from fastrace._base._words import counted, doubtful_after
+from fastrace._base._words import counted, doubtful_after, endless
 from fastrace.results import StopResult
 from fastrace.streams import _rules, betting, over_bounds, proxies, sequences, stopping
 from fastrace.streams._stopping import Stream
@@ -43,6 +43,7 @@ OF_POPULATIONS = {
     "relative": tuple(name for name, rule in METHODS.items() if hasattr(rule, "n_rows")),
     "absolute": over_bounds.OF_POPULATIONS,
 }
+Report = Callable[[Any, bool], None]    # of a rule, and whether it is the last one
 AT_FIRST, AT_ONCE = 1 << 10, 1 << 16    # rewards of an array between two reports of progress
 
 
@@ -202,18 +203,15 @@ def estimate_mean(
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
     rows = None if array is None or order == "given" else _rows(rule, array, generator)
-    fresh, ended, late = rule.n_samples == 0, False, False
+    fresh = rule.n_samples == 0
+
+    def feed(report: Report) -> bool:
+        if array is None:
+            return _feed(rule, rewards, batch, _doubting(rule, report, end < math.inf))
+        return _feed_array(rule, array, rows, batch, report)
+
     try:
-        with _progress.samples(progress) as report:
-            look = _clock.until(end, report)
-            try:
-                if array is None:
-                    ended = _feed(rule, rewards, batch, _doubting(rule, look))
-                else:
-                    ended = _feed_array(rule, array, rows, batch, look)
-            except _clock.OutOfTime:
-                late = not rule.done
-            report(rule, True)
+        ended, late = _timed(rule, feed, progress, end)
     except BaseException as error:
         left = len(getattr(error, "rewards", ()))
         handed_over(error, "rule", rule, _going_on("method=error.rule", batch, left),
@@ -230,6 +228,21 @@ def estimate_mean(
     if rows is not None and fresh and len(array) and population in (None, len(array)):
         return _exactly(rule, array)
     return dataclasses.replace(result, stopped_by="exhausted", note="the rewards ended before the rule stopped")
+
+
+def _timed(rule: Any, feed: Callable[[Report], Any], progress: bool, end: float) -> tuple[bool, bool]:
+    """Feed a rule, which is told of all rewards by the function that `feed` is given, up to a time.
+
+    Returns what `feed` did, whether the rewards ended first, and whether the time did.
+    """
+    ended = late = False
+    with _progress.samples(progress) as report:
+        try:
+            ended = feed(_clock.until(end, report))
+        except _clock.OutOfTime:
+            late = not rule.done
+        report(rule, True)
+    return ended, late
 
 
 def _out_of_time(result: StopResult) -> StopResult:
@@ -280,14 +293,9 @@ def _by_proxy(
             rule = start_rule(method, epsilon, delta, proxy.support, accuracy, max_samples, options)
     if batch is not None:
         batch = _checks.integer(batch, "batch", 1, "it is a number of rewards")
-    late = False
+    source = rewards if array is None else array
     try:
-        with _progress.samples(progress) as report:
-            try:
-                proxies.feed(rule, proxy, rewards if array is None else array, batch, rng, _clock.until(end, report))
-            except _clock.OutOfTime:
-                late = not rule.done
-            report(rule, True)
+        _, late = _timed(rule, lambda report: proxies.feed(rule, proxy, source, batch, rng, report), progress, end)
     except BaseException as error:
         on = _going_on("method=error.rule, proxy=error.proxy", batch, 0)
         handed_over(error, "rule", rule, on, rule.n_samples > 0, proxy=proxy)
@@ -379,11 +387,14 @@ def _rows(rule: Any, array: Any, rng: _checks.Generator) -> Callable[[int], Any]
     return draw
 
 
-def _doubting(rule: Any, report: Callable[[Any, bool], None]) -> Callable[[Any, bool], None]:
-    """What reports, and warns where a relative accuracy may never be reached, as the mean may be 0."""
+def _doubting(rule: Any, report: Report, timed: bool) -> Report:
+    """What reports, and warns where a relative accuracy may never be reached, as the mean may be 0.
+
+    The call may be `timed`.
+    """
     if rule.criterion != "relative" or rule.arguments.get("max_samples") or rule.arguments.get("floor"):
         return report
-    at = doubtful_after(1)
+    at, instead = doubtful_after(1), " or max_samples" if timed else ", max_samples or max_seconds"
 
     def look(rule: Any, last: bool) -> None:
         nonlocal at
@@ -394,16 +405,16 @@ def _doubting(rule: Any, report: Callable[[Any, bool], None]) -> Callable[[Any, 
             if low <= 0.0 <= high:
                 warnings.warn(
                     f"{counted(rule.n_samples, 'reward', ',')} have not told the mean from 0; it lies between "
-                    f"{low:.3g} and {high:.3g}. At a mean of 0 no relative accuracy is ever reached and this never "
-                    f"ends: say accuracy='absolute', or give floor, max_samples or max_seconds. Ctrl-C ends it and "
-                    f"keeps all that came", RuntimeWarning, stacklevel=_checks.users_level(),
+                    f"{low:.3g} and {high:.3g}. At a mean of 0 no relative accuracy is ever reached and "
+                    f"{endless(timed)}: say accuracy='absolute', or give floor{instead}. Ctrl-C ends it and keeps all "
+                    f"that came", RuntimeWarning, stacklevel=_checks.users_level(),
                 )
 
     return look
 
 
 def _feed_array(
-    rule: Any, array: Any, rows: Callable[[int], Any] | None, batch: int | None, report: Callable[[Any, bool], None]
+    rule: Any, array: Any, rows: Callable[[int], Any] | None, batch: int | None, report: Report
 ) -> bool:
     """Give the rewards of an array to the rule until it is over; return whether they ended first."""
     start, size = 0, AT_FIRST if batch is None else batch
@@ -450,7 +461,7 @@ def _exactly(rule: Any, array: Any) -> StopResult:
     return dataclasses.replace(answer, **changed)
 
 
-def _feed(rule: Any, rewards: Any, batch: int | None, report: Callable[[Any, bool], None]) -> bool:
+def _feed(rule: Any, rewards: Any, batch: int | None, report: Report) -> bool:
     """Give the rewards of a stream to the rule until it is over; return whether they ended first."""
     if callable(rewards):
         _checks.at_once(rewards, "rewards", "values")

@@ -13,7 +13,7 @@ import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _clock, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
-from fastrace._base._words import WORST_REWARDS, counted, doubtful_after
+from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
 from fastrace.sources import ArraySource, Source, as_source, column_names
@@ -307,22 +307,15 @@ class StreamRace(RoundsInFlight):
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
         with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
             endless = function and limit is None and self._need_not_end()
-            doubt = doubtful_after(race.n_arms) if endless else last
-            parts, late, used = _clock.Parts(most * race.n_arms, end, shown), False, self._n_used()
+
+            def go_on(part: int, is_last: bool) -> bool:
+                before = self._n_used()
+                race.run(source, most, shuffle, None if part == MOST_ROUNDS else part, is_last)
+                return bool(race.done or self._n_used() == before)          # the race is at its end, or the rows are
+
             try:
-                while True:
-                    before = used
-                    part = min(last, parts.next(used), max(doubt, used + most * race.n_arms))
-                    race.run(source, most, shuffle, None if part == MOST_ROUNDS else part, part == last)
-                    show(used := self._n_used())
-                    if race.done or part == last or used == before:         # the race is at its end, or the rows are
-                        break
-                    parts.over(used)
-                    if endless and used >= doubt:
-                        doubt *= 10
-                        self._doubt(f"{used:,} rewards")
-            except _clock.OutOfTime:
-                late = not race.done
+                late = self._in_parts(go_on, self._n_used, most * race.n_arms, last, end, show, shown,
+                                      "rewards" if endless else "")
             except BaseException as error:
                 handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
                             function and self._paid())

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.model_selection._deadline import within
@@ -28,6 +28,7 @@ Answer = TypeVar("Answer")
 VERSION = 3
 Cost = str | Callable[[int, int], float]
 IN_FULL = "all learners were trained in full at once"
+OUT_OF_TIME = "max_seconds was reached: best is the best of the trainings so far"
 NONE_LEFT = "no rows are left within the cost of training all in full"
 
 # Paragraphs of the pages of several methods, which hold their names in braces.
@@ -369,6 +370,7 @@ class Scheduler:
         train: Callable[[int, int], Any],
         *,
         time_limit: float | None = None,
+        max_seconds: float | None = None,
         callback: Callable[[Self], Any] | None = None,
     ) -> LearnerResult:
         """Train until the choice has been made.
@@ -382,6 +384,10 @@ class Scheduler:
         time_limit : float, optional
             Seconds after which a training is given up and its learner dropped. Python cannot kill it: it goes on in
             a thread of its own until it ends.
+        max_seconds : float, optional
+            Seconds after which no further training is begun, and the learner that is best so far is returned,
+            ``stopped_by="max_seconds"``. A training that is under way is waited for, and one at least brings a score.
+            Another call goes on.
         callback : callable, optional
             Called with this object after each training; a true answer stops with the best so far.
 
@@ -400,9 +406,10 @@ class Scheduler:
         _checks.takes(train, "train", "learner", "n", hint="; it trains a learner on n rows")
         if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
             raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
+        end = _clock.deadline(max_seconds)
         self.cancel()
         last = blamed = None                    # the last error of a training, and whose it was
-        while not self._stopped_by:
+        while not self._stopped_by and not self._late(end):
             item = self.ask()
             if item is None:
                 continue                        # the budget has run out
@@ -426,12 +433,11 @@ class Scheduler:
             if callback is not None and callback(self) and not self._stopped_by:
                 self._stop("callback", self._leader())
         try:
-            return self.result()
+            return self._as_it_stands("" if self._stopped_by else "max_seconds")
         except RuntimeError as none_left:
             hint = f"; train{blamed} raised the last of these errors: call it yourself to see where" if last else ""
             raise RuntimeError(f"{none_left}{hint}") from last
 
-    @_alone
     def result(self) -> LearnerResult:
         """Return the choice, or the best so far while the run goes on.
 
@@ -440,6 +446,16 @@ class Scheduler:
         RuntimeError
             If every learner was dropped, with the reasons, or if nothing has been told yet.
         """
+        return self._as_it_stands()
+
+    @_alone
+    def _late(self, end: float) -> bool:
+        """Whether the time has come to stop with what is known, if anything is."""
+        return _clock.over(end) and self._leader() >= 0
+
+    @_alone
+    def _as_it_stands(self, ended: str = "") -> LearnerResult:
+        """The result of a run, which may have been `ended` from without."""
         best = self._best if self._stopped_by else self._leader()
         if best < 0:
             if self._dropped:
@@ -463,9 +479,9 @@ class Scheduler:
             history=tuple(Evaluation(*line) for line in self._log),
             dropped=dict(self._dropped),
             method=self._method(),
-            stopped_by=self._stopped_by,
+            stopped_by=self._stopped_by or ended,
             direction=self._direction,
-            warnings=self._warnings(),
+            warnings=self._warnings() + ((OUT_OF_TIME,) if ended and not self._stopped_by else ()),
             names=self._names,
         )
 

@@ -15,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace._base._docs import filled
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection.searches._candidates import Candidates, fault, settings_of
@@ -81,6 +81,7 @@ class Task:
     checkpoint: Checkpoint
     saved: Saved | None
     seeds: list[int]
+    end: float                               # when to begin nothing more, by `max_seconds`
     settings: list[dict[str, Any]]
     splits: list[tuple[NDArray[Any], NDArray[Any]]]
 
@@ -152,6 +153,7 @@ class CandidateSearch(_sklearn.BaseSearchCV):
 
     def _begin(self, X: Any, y: Any, params: dict[str, Any]) -> Task:
         """Check what came, and draw what is random: candidates and splits."""
+        end = _clock.deadline(self.max_seconds)
         scorers, metric = _sklearn.scorers_and_metric(self)
         for name, value in (("X", X), ("y", y)):
             _checks.unmasked(value, name)
@@ -169,7 +171,8 @@ class CandidateSearch(_sklearn.BaseSearchCV):
             seeds = saved.seeds             # those that were drawn for the trainings that are kept
         settings = settings_of(self, np.random.RandomState(seeds[0]))
         splits = self._splits(X, y, seeds[1], routed.splitter.split)
-        return Task(self, X, y, scorers, metric, routed, callbacks, crew, checkpoint, saved, seeds, settings, splits)
+        return Task(self, X, y, scorers, metric, routed, callbacks, crew, checkpoint, saved, seeds, end, settings,
+                    splits)
 
     def _search(self, task: Task) -> None:
         """Train and choose: ``cv_results_``, ``best_index_`` and the like."""

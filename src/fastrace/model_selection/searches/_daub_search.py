@@ -76,6 +76,10 @@ class DAUBSearchCV(CandidateSearch):
     budget : float, optional
         Rows, summed over trainings and averaged over folds, after which to stop with the best so far.
     {n_candidates}
+    max_seconds : float, optional
+        Seconds of `fit` after which no further training is begun: the best of the scores so far is chosen, and
+        ``result_.stopped_by`` is "max_seconds". Trainings under way are waited for; one training at least, and `refit`,
+        take place in any case.
     time_limit : float, optional
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
@@ -183,6 +187,7 @@ class DAUBSearchCV(CandidateSearch):
         verify: bool = False,
         budget: float | None = None,
         n_candidates: int = 10,
+        max_seconds: float | None = None,
         time_limit: float | None = None,
         warm_start: bool = False,
         shuffle: bool = True,
@@ -296,7 +301,7 @@ class DAUBSearchCV(CandidateSearch):
         try:
             with task.crew, meter("rows trained on", len(task.settings) * run.n_rows, self.progress) as show:
                 workers = effective_n_jobs(self.n_jobs)
-                while not method.done:
+                while not method.done and not method._late(task.end):
                     item = method.ask()
                     if item is None:
                         continue
@@ -359,7 +364,7 @@ class DAUBSearchCV(CandidateSearch):
             raise none_left("no learner is left", {
                 name_of(settings[i]): (why, run.failures[i].kind if i in run.failures else "")
                 for i, why in dropped.items()})
-        self.result_ = run.method.result()
+        self.result_ = run.method._as_it_stands("" if run.method.done else "max_seconds")
         self.candidates_ = settings
         self.multimetric_ = bool(run.several)
         bounds = {(training.learner, training.n): training.bound for training in self.result_.history}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace._base._progress import meter
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
@@ -77,8 +77,8 @@ class HeldOut:
         self.n_filled = 0
         self.warned: set[tuple[int, str]] = set()
 
-    def run(self, delta: float, seed: int) -> None:
-        """Race; a candidate that cannot predict is out, and the race begins anew with the same rows."""
+    def run(self, delta: float, seed: int, end: float) -> None:
+        """Race up to a time; a candidate that cannot predict is out, and the race begins anew with the same rows."""
         search = self.search
         if len(self.failed) == self.count:
             raise none_left("every candidate failed to train on some split", self.reasons)
@@ -103,9 +103,9 @@ class HeldOut:
                         epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls, cost=search.cost,
                         missing=search.missing, outside="warn", rng=np.random.default_rng(seed),
                     )
-                if self._race(race, parallel, seed):
+                if self._race(race, parallel, seed, end):
                     break
-        result = race.result()
+        result = race._as_it_stands("" if race.done else "max_seconds")
         if result.stopped_by == "single" and search.n_best > 1:     # all were asked for, and scored: the best first
             own = self.looks[-1].sums[0].sum(axis=1)
             result = replace(result, best=np.atleast_1d(result.best)[np.argsort(-own, kind="stable")])
@@ -127,8 +127,8 @@ class HeldOut:
         lows, highs = zip(*found, strict=True)
         return min(lows), max(highs)
 
-    def _race(self, race: FiniteRace, parallel: Any, seed: int) -> bool:
-        """Whether the race ended without a failure."""
+    def _race(self, race: FiniteRace, parallel: Any, seed: int, end: float) -> bool:
+        """Whether the race, or its time, ended without a failure."""
         shape = len(self.metrics), self.count, len(self.splits)
         self.looks: list[Look] = []
         self.pulls = np.zeros(self.count, np.int64)
@@ -141,7 +141,7 @@ class HeldOut:
                 few = max(self.search.max_pulls // arms.size, 1)
                 rows = np.sort(np.random.default_rng(seed).permutation(self.n_rows)[:few])
             return self._read(arms, rows, parallel) is not None
-        while not race.done:
+        while not race.done and not (self.looks and _clock.over(end)):
             arms, rows = race.ask()
             block = self._read(arms, rows, parallel)
             if block is None:

@@ -58,6 +58,10 @@ class RacingSearchCV(CandidateSearch):
         Most predictions of held-out rows to ask for, over all candidates. A race that reaches it ends with the best
         mean so far and without the promise: ``race_.stopped_by`` is then "max_pulls", and ``race_.active`` are the
         candidates that may be the best.
+    max_seconds : float, optional
+        Seconds of `fit` after which no further predictions are asked for, with the answer of the last look:
+        ``race_.stopped_by`` is then "max_seconds", and intervals and ``race_.error_bound`` hold as after any look. A
+        look that is under way is waited for; all trainings, the first look and `refit` take place in any case.
     cost : float or array_like of shape (n_candidates,), optional
         What one prediction costs, in any unit; ``race_.cost`` adds it up.
     missing : {"raise", "drop", "worst"}, default "raise"
@@ -152,6 +156,7 @@ class RacingSearchCV(CandidateSearch):
         epsilon: float = 0.0,
         n_best: int = 1,
         max_pulls: int | None = None,
+        max_seconds: float | None = None,
         cost: Any = None,
         missing: str = "raise",
         n_candidates: int = 10,
@@ -200,7 +205,7 @@ class RacingSearchCV(CandidateSearch):
         self._check_race(len(task.settings), metrics[0])
         trained = self._train(task)
         race = HeldOut(self, task, trained, metrics)
-        race.run(self.delta, task.seeds[2])
+        race.run(self.delta, task.seeds[2], task.end)
         self.race_ = race.result
         if self.race_.warnings:
             warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=5)
