@@ -401,6 +401,72 @@ def test_a_csv_that_is_no_table_is_named(tmp_path, capsys, text, words):
     assert words in err
 
 
+@pytest.mark.parametrize(("text", "column", "quick"), [
+    ("a,b\n1,0.1\n2,0.30000000000000004\n", "b", True), ("a,b\n1,0.5\n2,0.25\n", "1", True),
+    ("1,0.5\n2,0.25\n", "1", True), ("\ufeffa,b\n1,0.5\n", "a", True), ("a, b\n1, 0.5 \n2,\"0.25\"\n", "b", True),
+    ('w,b\n"x\ny, z",0.5\n"x ""y""",1e-3\n', "b", True), ("a,b\n1,0.5\n\n2,0.25\n", "b", True),
+    ("a,b\n1,0.5\n,\n2,0.25\n", "b", False), ("a,b\n1,+0.5\n", "b", None), ("a,a\n1,0.5\n", "1", True),
+    ("a;b\n1;0.5\n", "b", True), ("b\n0.5\n0.25\n", "b", True), ("a,b\r\n1,0.5\r\n2,0.75\r\n", "b", True),
+])
+def test_numbers_by_blocks_are_those_line_by_line(tmp_path, text, column, quick):
+    """Of Arrow, where the file is plain; else `None` says that it is not."""
+    pytest.importorskip("pyarrow")
+    file, sign, counts = tmp_path / "t.csv", ";" if ";" in text else ",", []
+    file.write_text(text, encoding="utf-8", newline="")
+    with running._open(file) as lines:
+        numbers, wanted = map(list, zip(*running._numbers(lines, column, sign, file), strict=True))
+    found = running.numbers_of_csv(file, *running._first_line(file, column, sign), sign, counts.append)
+    assert quick is None or (found is not None) == quick
+    if found is not None:
+        assert found.tolist() == wanted and counts[-1] == len(wanted)
+    values, name_of = running._column_of(file, column, sign, lambda done: None)
+    assert values.tolist() == wanted
+    assert [name_of(row) for row in range(len(wanted))] == [f"line {n} of {file}, column {column!r}," for n in numbers]
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,0.5\n2\n", "a,b\n1,0.5\n2,0.5,3\n", "a,b\n1,0.5\n2,\n", "a,b\n1,0.5\n2,x\n",
+                                  "a,b\n1,0.5\n2,1_0\n"])
+def test_what_is_wrong_with_a_line_is_said_however_the_file_is_read(tmp_path, capsys, text):
+    pytest.importorskip("pyarrow")
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    assert running.numbers_of_csv(file, 1, 2, True, ",", lambda done: None) is None
+    status, out, err = say(capsys, "estimate", file, "--column", "b", "--quiet")
+    assert (status, out) == (2, "") and "line 3 of" in err and err.count("\n") == 1
+
+
+def test_a_number_that_does_not_fit_has_its_line(tmp_path, capsys):
+    """Also where blocks of the file know nothing of lines."""
+    file = tmp_path / "t.csv"
+    file.write_text("a,b\n1,0.5\n\n2,7\n3,0.5\n")
+    status, out, err = say(capsys, "estimate", file, "--column", "b", "--quiet")
+    assert (status, out) == (2, "") and f"line 4 of {file}, column 'b', is 7.0" in err
+
+
+@pytest.mark.parametrize("sign", [";", "tab", "\\t"])
+def test_columns_may_be_separated_by_what_one_likes(tmp_path, capsys, table, sign):
+    pd = pytest.importorskip("pandas")
+    file, between = tmp_path / "t.csv", ";" if sign == ";" else "\t"
+    frame = pd.DataFrame(table, columns=[*"abcd"[: table.shape[1]]])
+    frame.to_csv(file, index=False, sep=between)
+    plain = save(tmp_path / "plain.csv", table)
+    arguments = "--support", 0, 2, "--seed", 1, "--json"
+    wanted = say(capsys, "race", plain, *arguments)[1]
+    status, out, _ = say(capsys, "race", file, "--delimiter", sign, *arguments)
+    assert status == 0 and json.loads(out)["mean"] == json.loads(wanted)["mean"]
+    status, _, err = say(capsys, "race", file, *arguments)
+    assert status == 2 and f"or say --delimiter {chr(39) + sign + chr(39) if sign == ';' else 'tab'}" in err
+    status, out, _ = say(capsys, "estimate", file, "--delimiter", sign, "--column", "b", "--support", 0, 2, "--quiet",
+                         "--seed", 1)
+    assert status == 0
+    frame.assign(arm=np.where(np.arange(len(frame)) % 2, "x", "y")).to_csv(file, index=False, sep=between)
+    status, out, _ = say(capsys, "compare", file, "--arm", "arm", "--reward", "a", "--delimiter", sign)
+    assert status == 0 and "x" in out
+    for command in ("race", "estimate"):
+        status, _, err = say(capsys, command, file, "--delimiter", "::")
+        assert status == 2 and "--delimiter is '::'; one character that separates columns, or tab, is needed" in err
+
+
 def test_folders_are_no_files(tmp_path, capsys):
     status, _, err = say(capsys, "race", tmp_path)
     assert status == 2

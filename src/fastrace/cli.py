@@ -13,6 +13,7 @@ from fastrace import __version__
 from fastrace._base._words import one_line
 
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
+DELIMITER_HELP = "csv: what separates columns, a character or tab (%(default)s)"
 SEED_HELP = "seed of the order in which rows are read (a new one, which is printed)"
 
 
@@ -54,6 +55,12 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.seed is not None and options.seed < 0:
         raise ValueError(f"--seed is {options.seed}; a whole number of at least 0 is needed")
+    if hasattr(options, "delimiter"):
+        sign = "\t" if options.delimiter in ("tab", "\\t") else options.delimiter
+        if len(sign) != 1 or sign in '\r\n"':
+            raise ValueError(f"--delimiter is {options.delimiter!r}; one character that separates columns, or tab, is "
+                             f"needed")
+        options.delimiter = sign
     if getattr(options, "file", None) == Path("-"):
         raise ValueError("FILE is '-'; " + (
             "leave it out to read standard input" if hasattr(options, "column") else
@@ -69,6 +76,7 @@ def _demo(demo: argparse.ArgumentParser) -> None:
     draws, quick = running.DRAWS, running.QUICK_DRAWS
     demo.add_argument("--data", type=Path, metavar="FILE", help="your log-factors: npy, csv or parquet, rows x states")
     demo.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
+    demo.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
     demo.add_argument("--draws", type=int, metavar="K", help=f"number of draws ({draws}; with --quick {quick})")
     demo.add_argument("--delta", type=float, default=0.05, help="probability of error of a raced draw (%(default)s)")
     demo.add_argument("--seed", type=int, default=1, help="seed of all random numbers (%(default)s)")
@@ -84,6 +92,7 @@ def _race(race: argparse.ArgumentParser) -> None:
 
     race.add_argument("file", type=Path, metavar="FILE", help="npy, csv or parquet, rows x arms")
     race.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
+    race.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
     race.add_argument("--delta", type=float, default=0.05, help="probability that the answer is wrong (%(default)s)")
     race.add_argument("--bound", choices=BOUNDS, default="auto", help="rule that drops arms (%(default)s)")
     race.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), help="interval that holds every number")
@@ -114,6 +123,7 @@ def _compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--cluster", metavar="COLUMN",
                          help="the column of the user or block whose rewards are not independent")
     compare.add_argument("--time", metavar="COLUMN", help="the column of the time, by which rows are observed")
+    compare.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
     compare.add_argument("--reference", metavar="ARM", help="compare each arm with this one (all pairs)")
     compare.add_argument("--delta", type=float, default=0.05, help="probability that any interval misses (%(default)s)")
     compare.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"),
@@ -149,7 +159,7 @@ def _estimate(estimate: argparse.ArgumentParser) -> None:
     estimate.add_argument("--max-samples", type=int, metavar="K", help="give up after this many numbers")
     estimate.add_argument("--clip", action="store_true", help="move numbers outside the support to its nearer end")
     estimate.add_argument("--column", metavar="NAME", help="the column of a table, by its name or by its number from 0")
-    estimate.add_argument("--delimiter", default=",", metavar="CHAR", help="csv: what separates columns (%(default)s)")
+    estimate.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
     estimate.add_argument("--json", action="store_true", help="print JSON instead of a table")
     estimate.add_argument("--quiet", action="store_true", help="show no progress on standard error")
     estimate.set_defaults(run=running.run_estimate)

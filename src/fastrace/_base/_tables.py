@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,55 @@ from fastrace._base import _checks
 from fastrace._base._words import one_line
 
 TABLES = (".npy", ".csv", ".parquet")
+OTHERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}      # signs between columns, as the command takes them
+BLOCK = 1 << 22             # bytes of a csv file that are read at a time
 MAGIC = b"\x93NUMPY"        # of an npy file
 
 
-def load_table(path: Path, columns: str | None = None, gaps: str = "") -> tuple[Any, list[str]]:
+def numbers_of_csv(
+    path: Path, place: int, n_columns: int, header: bool, delimiter: str, show: Callable[[int], None]
+) -> np.ndarray[Any, Any] | None:
+    """The numbers of one column of a csv file by Arrow, block by block; None where they are to be read line by line.
+
+    So they are without Arrow, and where a line is not as all others are: `running` says what is wrong, or takes it as
+    it is. `show` is told how many rows there are.
+    """
+    try:
+        from pyarrow import ArrowInvalid, csv, float64
+    except ImportError:
+        return None
+    names = [str(number) for number in range(n_columns)]
+    blocks, count, decoder = [], 0, codecs.getincrementaldecoder("utf-8")()
+    try:
+        with path.open("rb") as file:           # bytes that are no text may stand in other columns
+            while part := file.read(BLOCK):
+                decoder.decode(part)
+            decoder.decode(b"", True)
+        with csv.open_csv(
+            path, read_options=csv.ReadOptions(column_names=names, skip_rows=int(header), block_size=BLOCK),
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(include_columns=[names[place]], null_values=[],
+                                               column_types={names[place]: float64()}),
+        ) as reader:
+            for batch in reader:
+                blocks.append(batch.column(0).to_numpy(zero_copy_only=False))
+                count += len(blocks[-1])
+                show(count)
+    except (ArrowInvalid, UnicodeError):
+        return None
+    return np.concatenate(blocks) if blocks else np.zeros(0)
+
+
+def load_table(
+    path: Path, columns: str | None = None, gaps: str = "", delimiter: str = ","
+) -> tuple[Any, list[str]]:
     """The table in a file and the names of its columns: an npy file memory-mapped, others a frame of numbers only.
 
     Cells may be empty if `gaps` is "allowed"; else it is what to say besides where one is.
     `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
     named there: its running numbers would win any race.
     """
-    table = load(path)
+    table = load(path, delimiter)
     if table.ndim != 2:
         raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
     names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
@@ -62,8 +102,8 @@ def load_table(path: Path, columns: str | None = None, gaps: str = "") -> tuple[
     return table, [str(name) for name in table.columns]
 
 
-def load(path: Path) -> Any:
-    """What a file holds, whatever its shape."""
+def load(path: Path, delimiter: str = ",", column: str | None = None) -> Any:
+    """What a file holds, whatever its shape; of a parquet file the `column`, if it has one of that name."""
     suffix = path.suffix.lower()
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
@@ -90,7 +130,10 @@ def load(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, index_col=False) if suffix == ".csv" else pd.read_parquet(path)
+            if suffix == ".csv":
+                frame = pd.read_csv(path, sep=delimiter, index_col=False)
+            else:
+                frame = pd.read_parquet(path, columns=_of_parquet(path, column))
     except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
         raise ValueError(
             f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
@@ -101,11 +144,14 @@ def load(path: Path) -> Any:
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as a table: {one_line(error)}") from error
     if suffix == ".csv":
-        frame.columns = _header(path, [str(name) for name in frame.columns])
+        frame.columns = _header(path, [str(name) for name in frame.columns], delimiter)
         if all(is_number(name) for name in frame.columns):
             raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
-        if len(frame) and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
-            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; commas must separate the columns")
+        other = next((sign for sign in OTHERS if sign in str(frame.columns[0])), "")
+        if len(frame) and frame.shape[1] == 1 and other and other != delimiter:
+            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; "
+                             f"{'commas' if delimiter == ',' else repr(delimiter)} must separate the columns, or say "
+                             f"--delimiter {OTHERS[other]}")
     if not len(frame):
         raise ValueError(f"{path} has no rows under its header")
     return frame
@@ -133,10 +179,22 @@ def twice(where: str, name: str, count: int) -> str:
     return f"{where} has {count} columns named {name!r}; choose columns by number, or give each a name of its own"
 
 
-def _header(path: Path, named: list[str]) -> list[str]:
+def _of_parquet(path: Path, column: str | None) -> list[str] | None:
+    """The one column to read of a parquet file, or None for all: they go by number, or by names that are not there."""
+    if column is None:
+        return None
+    try:
+        from pyarrow import parquet
+    except ImportError:         # pandas reads it some other way
+        return None
+    names = parquet.read_schema(path).names
+    return [column] if names.count(column) == 1 else None
+
+
+def _header(path: Path, named: list[str], delimiter: str) -> list[str]:
     """The names of the columns of a csv file as they stand in it: pandas renames the second of two that are equal."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        written = next((row for row in csv.reader(lines) if any(row)), [])
+        written = next((row for row in csv.reader(lines, delimiter=delimiter) if any(row)), [])
     pairs = zip(written if len(written) == len(named) else named, named, strict=True)
     return [name.strip() or other.strip() for name, other in pairs]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import html
 import io
+import itertools
 import json
 import math
 import secrets
@@ -20,8 +22,8 @@ from typing import Any, TextIO
 import numpy as np
 
 import fastrace._math._half_widths as _half_widths
-from fastrace._base._progress import samples
-from fastrace._base._tables import is_number, load, load_table, places, some, twice
+from fastrace._base._progress import patient, samples
+from fastrace._base._tables import is_number, load, load_table, numbers_of_csv, places, some, twice
 from fastrace._base._words import counted, one_line
 from fastrace.races.racing import race
 from fastrace.results import Result, StopResult
@@ -29,14 +31,13 @@ from fastrace.streams.estimating import estimate_mean, start_rule
 
 DRAWS, QUICK_DRAWS = 2000, 200
 CHECKED = 1 << 30       # bytes of an npy file that are read whole to be checked: about a second's work
+ROWS = 1 << 14          # of a file between two reports of progress
 CELLS = 1 << 20         # numbers checked at a time
 NO_NUMBER = "a finite number is needed: fill or drop such rows"
 
 
 def run_estimate(options: argparse.Namespace) -> int:
     """Estimate a mean; the exit status says whether it is known."""
-    if len(options.delimiter) != 1:
-        raise ValueError(f"--delimiter is {options.delimiter!r}; one character is needed")
     if options.file is None and (sys.stdin is None or sys.stdin.closed):
         raise ValueError("standard input is closed; pipe numbers into it, or name a FILE")
     if options.file is None and options.order == "random":
@@ -69,7 +70,8 @@ def run_estimate(options: argparse.Namespace) -> int:
 
 def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     """The mean of the numbers in a file, all of which are there before the first is used."""
-    values, name_of = _column_of(options.file, options.column, options.delimiter)
+    with patient("rows read", False) if not options.quiet else contextlib.nullcontext(lambda done: None) as show:
+        values, name_of = _column_of(options.file, options.column, options.delimiter, show)
     low, high = options.support
     slack = _half_widths.stream_slack(low, high)
     good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
@@ -99,10 +101,12 @@ def _part(path: Path | None, column: str | None) -> str:
     return ("" if path is None else f" of {path}") + ("" if column is None else f", column {column!r},")
 
 
-def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Callable[[int], str]]:
-    """Numbers of a file, and what to call the place of each."""
+def _column_of(
+    path: Path, column: str | None, delimiter: str, show: Callable[[int], None]
+) -> tuple[Any, Callable[[int], str]]:
+    """Numbers of a file, and what to call the place of each; `show` is told how many there are."""
     if path.suffix.lower() in (".npy", ".parquet"):
-        table = load(path)
+        table = load(path, column=column)
         if table.ndim == 1:
             if column is not None:
                 raise ValueError(f"--column is {column!r}; {path} holds one column, of shape {table.shape}")
@@ -121,12 +125,39 @@ def _column_of(path: Path, column: str | None, delimiter: str) -> tuple[Any, Cal
         if len(names) > 1:
             raise ValueError(f"{path} has {len(names)} columns; choose one with --column: {some(names)}")
         column = "0"
-    with _open(path) as lines:
-        numbers, found = array("q"), array("d")
-        for number, value in _numbers(lines, column, delimiter, path):
-            numbers.append(number)
-            found.append(value)
-    return np.frombuffer(found) if found else np.zeros(0), lambda row: f"line {numbers[row]}{_part(path, column)}"
+
+    def by_line() -> Iterator[tuple[int, float]]:
+        with _open(path) as lines:
+            yield from _numbers(lines, column, delimiter, path)
+
+    def name_of(row: int) -> str:
+        return f"line {next(itertools.islice(by_line(), row, None))[0]}{_part(path, column)}"
+
+    found = None if (first := _first_line(path, column, delimiter)) is None else numbers_of_csv(
+        path, *first, delimiter, show)
+    if found is not None:
+        return found, name_of
+    taken = array("d")
+    for _, value in by_line():
+        taken.append(value)
+        if len(taken) % ROWS == 0:
+            show(len(taken))
+    return np.frombuffer(taken) if taken else np.zeros(0), name_of
+
+
+def _first_line(path: Path, column: str | None, delimiter: str) -> tuple[int, int, bool] | None:
+    """Which column of how many is wanted, and whether the first line names them; None where `_numbers` must tell."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter)
+        names = [cell.strip() for cell in next(rows, [])]
+        if rows.line_num != 1 or not any(names):
+            return None
+    if column is None:
+        return (0, 1, False) if len(names) == 1 and is_number(names[0]) else None
+    if names.count(column) == 1:
+        return names.index(column), len(names), True
+    place = int(column) if column.isdecimal() and column not in names else len(names)
+    return (place, len(names), not is_number(names[place])) if place < len(names) else None
 
 
 def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
@@ -252,7 +283,8 @@ def run_race(options: argparse.Namespace) -> None:
     if options.missing == "worst" and options.support is None:
         raise ValueError("--missing is worst; it counts missing numbers as the low end of --support LO HI: give it")
     gaps = options.missing != "raise"
-    table, names = load_table(options.file, options.columns, "allowed" if gaps else ", or give --missing drop or worst")
+    table, names = load_table(options.file, options.columns, "allowed" if gaps else ", or give --missing drop or worst",
+                              options.delimiter)
     _choose_seed(options)
     support = None if options.support is None else tuple(options.support)
     _check_cells(options.file, table, names, support, gaps)
@@ -341,7 +373,8 @@ def run_demo(options: argparse.Namespace) -> None:
     with Console(stderr=True).status("reading"):
         from fastrace import demo
 
-        table, names = (None, []) if options.data is None else load_table(options.data, options.columns)
+        table, names = (None, []) if options.data is None else load_table(
+            options.data, options.columns, delimiter=options.delimiter)
     if table is not None:
         _check_cells(options.data, table, names, None)
     with _progress(n_draws) as advance:

@@ -559,12 +559,13 @@ class Comparison(_checks.OwnInit):
         labels = column(frame, arm, "arm")
         values = column(frame, reward, "reward")
         keys = None if cluster is None else column(frame, cluster, "cluster")
-        times = None if time is None else column(frame, time, "time")
+        times = None
         if values.dtype.kind not in "fiub":
             raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
                              f"{_first_word(values, reward)}")
         found = sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label))
-        if time is not None and times is not None:
+        if time is not None:
+            times = column(frame, time, "time")
             order = np.argsort(instants(times, time), kind="stable")
             labels, values, times = labels[order], values[order], times[order]
             keys = None if keys is None else keys[order]

@@ -448,7 +448,7 @@ def _inside(values: Float, support: tuple[float, float], what: str) -> None:
     if bad.size:
         value = float(values[bad[0]])
         said = "is nan; a real number is needed" if math.isnan(value) else (
-            f"is {value!r}, outside ({low!r}, {high!r}): the promise holds only inside it; widen the support or scale")
+            f"is {value!r}, outside support=({low!r}, {high!r}): the promise holds only inside it; widen it or scale")
         error = ValueError(f"{what} {bad[0]} {said}. Nothing of this call was used")
         error.index = int(bad[0])  # type: ignore[attr-defined]
         raise error
