@@ -473,7 +473,8 @@ cdef class TaylorSurrogate(Expansion):
         -------
         float
             Infinite for the Poisson, gamma and cloglog families if either arm is farther than ``sqrt(p) + 5`` from
-            `theta_hat` in the metric of `distances`: their third derivatives are bounded near `theta_hat` only.
+            `theta_hat` in the metric of `distances`: their third derivatives are bounded near `theta_hat` only. Of any
+            family where a number on the way overflows.
 
         Notes
         -----
@@ -499,21 +500,25 @@ cdef class TaylorSurrogate(Expansion):
     def _farthest_change(self, now, new, always_read):
         """The bound of `change_bound` between two steps from `theta_hat`."""
         if self.cached_weights is None:
-            if isinstance(self.glm, GLMSource):
-                rows = self.glm, self.distances(), self._predictors
-                weights, radius = cubic_weights(*rows)
-                self.cached_weights = *cubic_shells(*rows, weights, radius), (radius, weights)
-            else:
-                self.cached_weights = (math.inf, THIRD * self.distances()**3),
+            with np.errstate(over="ignore", invalid="ignore"):
+                if isinstance(self.glm, GLMSource):
+                    rows = self.glm, self.distances(), self._predictors
+                    weights, radius = cubic_weights(*rows)
+                    self.cached_weights = *cubic_shells(*rows, weights, radius), (radius, weights)
+                else:
+                    self.cached_weights = (math.inf, THIRD * self.distances()**3),
         if self.cached_heaviest is None or self.cached_heaviest[0] is not always_read:
             left_out = _checks.as_array(always_read, "always_read").astype(np.intp)
             self.cached_heaviest = always_read, [(radius, float(np.delete(weights, left_out).max(initial=0.0)))
                                                  for radius, weights in self.cached_weights]
-        before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
-        step = (new - now) @ self.metric @ (new - now)
-        for radius, heaviest in self.cached_heaviest[1]:
-            if max(before, after) <= radius * radius:
-                return heaviest * cubic_change(before, both, after, step) + self.rounding
+        with np.errstate(over="ignore", invalid="ignore"):      # far out, where no number is known, as from a nan
+            before, both, after = now @ self.metric @ now, now @ self.metric @ new, new @ self.metric @ new
+            step = (new - now) @ self.metric @ (new - now)
+            for radius, heaviest in self.cached_heaviest[1]:
+                if before <= radius * radius and after <= radius * radius:
+                    out = (heaviest * cubic_change(before, both, after, step)
+                           + self.rounding + residual_rounding(max(before, after)))
+                    return math.inf if math.isnan(out) else out
         return math.inf
 
     def _predictors(self):
@@ -534,7 +539,7 @@ cdef class TaylorSurrogate(Expansion):
         Returns
         -------
         ndarray of shape (n_arms,)
-            To be used as ``support = (-bound, bound)``.
+            To be used as ``support = (-bound, bound)``; infinite where a number on the way overflows.
 
         Notes
         -----
@@ -551,10 +556,13 @@ cdef class TaylorSurrogate(Expansion):
                                  f"third_derivative, a bound that holds where your parameters go")
         elif not 0.0 <= third_derivative < math.inf:
             raise ValueError(f"third_derivative is {third_derivative}; a bound from 0 up is needed")
-        far = np.delete(self.distances(), _checks.as_array(always_read, "always_read").astype(np.intp)).max(initial=0.0)
-        step = self.glm.theta - self.theta_hat
-        length = np.sqrt(np.einsum("ja,ab,jb->j", step, self.metric, step))
-        return third_derivative / 6.0 * (far * length) ** 3 * (1.0 + 1e-9) + 0.5 * self.rounding
+        with np.errstate(over="ignore", invalid="ignore"):
+            far = np.delete(self.distances(), _checks.as_array(always_read, "always_read").astype(np.intp))
+            step = self.glm.theta - self.theta_hat
+            square = np.einsum("ja,ab,jb->j", step, self.metric, step)
+            out = (third_derivative / 6.0 * (far.max(initial=0.0) * np.sqrt(square)) ** 3 * (1.0 + 1e-9)
+                   + 0.5 * (self.rounding + residual_rounding(square)))
+        return np.where(np.isnan(out), math.inf, out)
 
 
 def _sums_of(glm, hat):

@@ -312,6 +312,25 @@ def test_a_mixture_is_sampled_by_its_kernel():
     assert (mcmc.sample(mix, **options).draws == mcmc.sample(mcmc.SurrogateGibbs(mix), **options).draws).all()
 
 
+@pytest.mark.parametrize("sizes", [(300,) * 2, (300,) * 7])
+def test_chains_have_starts_of_their_own_about_what_the_groups_say(sizes):
+    """Where groups are few, points drawn apart are the same ones: chains began at one point, up to names of classes."""
+    mix, _ = mixture(sizes=sizes, spread=2.0)
+    kernel = mcmc.SurrogateGibbs(mix)
+    starts = np.array([kernel.init(rng=seed).position for seed in range(400)])
+    assert len(np.unique(np.sort(starts[:, len(sizes) : len(sizes) + 4], axis=1), axis=0)) == 400
+    trace = mcmc.sample(mix, n_draws=50, n_tune=50, rng=1)
+    assert not any("one point" in words for words in trace.warnings)
+    X, y = (np.concatenate([np.asarray(v[g * 300 : (g + 1) * 300]) for g in range(0, len(sizes), 2)])
+            for v in (mix.model._glm.X, mix.model._glm.y))
+    exact = mcmc.GLM(X, y, prior_sd=1.0).reference()
+    wide = np.array([kernel.dispersed(np.random.default_rng(seed)) for seed in range(400)])
+    for found, width in ((starts, 1.0), (wide, 2.0)):
+        theta = found[:, len(sizes) : len(sizes) + 4].reshape(-1, 2, 2)[np.arange(400), found[:, 0].astype(int)]
+        z = np.linalg.solve(exact.factor, (theta - exact.center).T)
+        assert 0.85 * width < z.std() < 1.15 * width and abs(z.mean()) < 0.3
+
+
 def test_labels_may_be_left_out_of_the_trace():
     mix, _ = mixture()
     kernels = [mcmc.SurrogateGibbs(mix, keep_labels=keep) for keep in (True, False)]
@@ -483,6 +502,42 @@ def test_an_interrupted_run_keeps_what_it_made():
     with pytest.raises(KeyboardInterrupt) as info:
         mcmc.sample(kernel, n_draws=500, n_chains=1, rng=1, n_tune=0, callback=stop)
     assert info.value.trace.n_draws == 32
+
+
+def test_groups_go_with_the_rows_that_the_model_was_given():
+    """By the pandas index, which the model remembers, and in spite of a shuffle of its own."""
+    pandas = pytest.importorskip("pandas")
+    mix, theta = mixture(sizes=(60,) * 6)
+    X, y, group = np.asarray(mix.model._glm.X), np.asarray(mix.model._glm.y), np.repeat(np.arange(6), 60)
+    plain = mcmc.MixtureOf(mix.model, group, 2, parameters=theta)
+    shuffled = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=1.0, shuffle=3), group, 2, parameters=theta)
+    near = theta + 0.1
+    np.testing.assert_allclose(shuffled.expansions.values_at(near), plain.expansions.values_at(near), rtol=1e-9)
+    frame = pandas.DataFrame(X, columns=["a", "b"]).assign(y=y, g=group).sample(frac=1.0, random_state=1)
+    models = [mcmc.GLM(frame[["a", "b"]], y[frame.index], prior_sd=1.0),
+              mcmc.GLM(X[frame.index], frame["y"], prior_sd=1.0),
+              mcmc.GLM({"a": frame["a"], "b": frame["b"]}, frame["y"].to_numpy(), prior_sd=1.0)]
+    for model in models:
+        ours = mcmc.MixtureOf(model, frame["g"], 2, parameters=theta)
+        np.testing.assert_allclose(ours.expansions.values_at(near), plain.expansions.values_at(near), rtol=1e-9)
+        with pytest.raises(ValueError, match=r"indexes of the model and groups differ: row 0 is .*reset_index"):
+            mcmc.MixtureOf(model, frame["g"].sort_index(), 2)
+        again = pickle.loads(pickle.dumps(model))
+        assert again._index is None and model._index is not None
+        mcmc.MixtureOf(again, frame["g"].to_numpy(), 2, parameters=theta)
+
+
+def test_groups_of_a_model_made_by_a_formula_go_by_its_frame():
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("formulae")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": rng.normal(size=90), "y": rng.normal(size=90)}, index=rng.permutation(90))
+    prior = {"Intercept": mcmc.Normal(0.0, 2.0)}
+    model = mcmc.GLM.from_formula("y ~ x", frame, family="gaussian", scale=1.0, prior=prior)
+    groups = pandas.Series(np.arange(90) % 3, frame.index)
+    assert mcmc.MixtureOf(model, groups, 2).n_groups == 3
+    with pytest.raises(ValueError, match="indexes of the model and groups differ"):
+        mcmc.MixtureOf(model, groups.sort_index(), 2)
 
 
 def test_bad_input_is_refused():

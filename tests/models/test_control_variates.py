@@ -228,6 +228,33 @@ def test_residual_bound_of_the_student_family_is_sharp():
     assert surrogate.residual_bound()[0] == pytest.approx(steepest / 6 * far**3, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bounds_hold_far_out_and_are_never_nan(family, rng):
+    """Of the Gaussian family 0 times an overflow came out nan, and rounding far out was left aside."""
+    glm, hat = model(rng, family)
+    control, rows = taylor_glm(glm, hat), np.arange(N)
+    for far in (1e3, 1e6, 1e150, 1e300):
+        glm.theta = [hat, hat + far, hat - far]
+        third = 1.0 if family == "poisson" else None
+        bounds = [control.residual_support()[1], control.surrogate.residual_bound((), third)]
+        assert not np.isnan(bounds).any() and (np.array(bounds)[:, 0] < 1e-10).all()
+        assert np.isposinf(control.difference_support()[1]) == np.isposinf(bounds[0][1])
+        if far < 1e10 and family != "poisson":
+            left = np.abs(control.read(rows)).max(axis=0)
+            assert all((left <= bound).all() for bound in bounds) and np.isfinite(bounds).all()
+        if far > 1e200:
+            assert np.isposinf(np.array(bounds)[:, 1:]).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_curvature_underflows_nothing_is_known_and_no_bound_is_nan(rng):
+    X = rng.standard_normal((50, 2))
+    glm = GLMSource(X, rng.random(50) < 0.5, [[1e10, 1e10], [1e10, 1e9]])
+    control = taylor_glm(glm, [1e10, 1e10])
+    assert (control.residual_support()[1] == np.inf).all()
+
+
 def test_poisson_has_no_bound_of_its_own(rng):
     glm, hat = model(rng, "poisson")
     surrogate = TaylorSurrogate(glm, hat)

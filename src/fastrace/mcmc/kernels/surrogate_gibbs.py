@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks
+from fastrace.mcmc.kernels._rows import SPREAD
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
 from fastrace.mcmc.models.glm import GLM
-from fastrace.mcmc.models.mixture import MixtureOf, apart
+from fastrace.mcmc.models.mixture import MixtureOf, apart, normals_of_classes
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, keep_partial
 from fastrace.mcmc.trace import Part
 
@@ -102,7 +103,8 @@ class SurrogateGibbs:
 
     The trace counts rows; ``looks`` are the decisions of a sweep, and a sweep counts as ``accepted`` if at least half
     of them were. `acceptance` gives the shares. Chains begin at labels that no row is read for: points of expansion
-    drawn apart from each other as k-means++ does, and each group at the nearest.
+    drawn apart from each other as k-means++ does, and each group at the nearest. The parameters of each class are then
+    drawn given its groups from prior times expansions, twice as wide where `sample` tunes.
 
     Classes may exchange names, see `MixtureOf`.
 
@@ -248,11 +250,11 @@ class SurrogateGibbs:
         ----------
         position : array_like of shape (size,), optional
             The variables of `parts` one after another, labels always among them; by default points of expansion drawn
-            apart from each other.
+            apart from each other, each moved by as much as the parameters of its class may be.
         rng : None, int, SeedSequence or Generator, optional
             For that draw.
         """
-        start = self._start(_checks.generator(rng)) if position is None else self._checked(position)
+        start = self._start(_checks.generator(rng), 1.0) if position is None else self._checked(position)
         return MixtureState(start, np.ones(self.model.n_classes), 0, np.zeros(4, dtype=np.int64))
 
     def _split(self, position: Array) -> dict[str, Array]:
@@ -280,13 +282,21 @@ class SurrogateGibbs:
             raise ValueError(f"standard deviations of the position are {found['sd']}; positive numbers are needed")
         return at
 
-    def _start(self, rng: np.random.Generator) -> Array:
+    def dispersed(self, rng: np.random.Generator) -> Array:
+        """A start for one of several chains: parameters of classes twice as wide as they may be given their groups."""
+        return self._start(rng, SPREAD)
+
+    def _start(self, rng: np.random.Generator, width: float) -> Array:
         m, groups = self.model, self.model.expansions
         k = m.n_classes
         theta = m.parameters if m.parameters is not None else apart(groups, k, rng)
         label = groups.values_at(theta).argmax(axis=1)
         parts = [label.astype(np.float64)]
         if m.parameters is None:
+            shares = np.equal.outer(label, np.arange(k)).astype(np.float64)
+            theta, precisions = normals_of_classes(groups, shares, m.model.prior_mean, m.model.prior_precision)
+            roots = np.linalg.inv(np.linalg.cholesky(precisions))
+            theta = theta + width * np.einsum("kji,kj->ki", roots, rng.standard_normal(theta.shape))
             parts.append(theta.ravel())
         if m.weights is None:
             parts.append((np.bincount(label, minlength=k) + 1.0) / (m.n_groups + k))

@@ -151,7 +151,8 @@ class GLM(GLMRows):
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
-    _computed = (*GLMRows._computed, "_terms", "_doubts")
+    _index: Any = None  # of pandas, of the rows as they were given; not saved
+    _computed = (*GLMRows._computed, "_terms", "_doubts", "_index")
 
     @names_meant
     def __init__(
@@ -183,6 +184,7 @@ class GLM(GLMRows):
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
         )
+        self._index = next(iter(_frames.indexes([X, y, offset, weights, trials])), None)
         refuse_overflow(self._glm.X, self._glm.y)
         refuse_nothing(self._glm.weights, "weights")
         refuse_nothing(self._glm.trials, "trials")
@@ -312,6 +314,7 @@ class GLM(GLMRows):
         x, y = found.pop("X"), found.pop("y")
         model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
         model.prior_part, model._terms = part, terms
+        model._index = next(iter(_frames.indexes(frame)), model._index)
         return model
 
     def predict(
@@ -418,6 +421,9 @@ class GLM(GLMRows):
                 f"dispersion falls the likelihood tends to that of a Poisson model, not to 0. Give prior_sd, a number "
                 f"or one for each of the {self.dim} parameters, finite for the last, or give scale"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_index"}
 
     def __repr__(self) -> str:
         groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}{_several(f)}" for f in self.factors)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
@@ -44,7 +44,8 @@ class MixtureOf:
     model : GLM
         The rows and the prior of the parameters of each class, which must be a normal one: give ``prior_sd``.
     groups : array_like of shape (n_rows,)
-        The group of each row: numbers or words. Rows are copied in the order of groups, unless they are in it.
+        The group of each row of the table that the model was given: numbers or words. Rows are copied in the order of
+        groups, unless they are in it.
     n_classes : int
         Number of classes, or the largest number of them that is possible: see the notes.
     concentration : float, default 1.0
@@ -71,7 +72,8 @@ class MixtureOf:
     Raises
     ------
     ValueError
-        If an argument is out of range, the prior is flat somewhere, or the model has a ``log_prior``.
+        If an argument is out of range, the prior is flat somewhere, the model has a ``log_prior``, or the pandas index
+        of `groups` is not that of the model's rows. A model that was pickled has forgotten its index.
     TypeError
         If `model` is no `GLM`.
 
@@ -141,7 +143,9 @@ class MixtureOf:
         if self.hierarchical and self.parameters is not None:
             raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
         self._check_prior()
+        _frames.require_same_rows(**{"the model": model._index, "groups": groups})
         code, levels = _coded(groups, model.n_rows)
+        code = code if model._row_order is None else code[model._row_order]
         self.levels = tuple(levels.tolist())
         order = np.argsort(code, kind="stable")
         self._order: NDArray[np.intp] = order
@@ -358,10 +362,18 @@ def _classes(groups: GroupExpansions, n_classes: int, mean: Array, precision: Ar
     for _ in range(_EM_STEPS):
         parts = special.softmax(groups.values_at(theta) + np.log(share), axis=1)
         share = (parts.sum(axis=0) + 1.0) / (len(parts) + n_classes)
-        slope, curvature = groups.derivatives(parts.T @ groups.coefficients)
-        slope += precision * (mean - groups.origin)
-        theta = groups.origin + np.linalg.solve(curvature + np.diag(precision), slope[:, :, None])[:, :, 0]
-    return np.asarray(theta, dtype=np.float64)
+        theta, _ = normals_of_classes(groups, parts, mean, precision)
+    return theta
+
+
+def normals_of_classes(groups: GroupExpansions, shares: Array, mean: Array, precision: Array) -> tuple[Array, Array]:
+    """Means and precisions of the parameters of classes, given which share of each group is of each: prior times
+    expansions."""
+    slope, curvature = groups.derivatives(shares.T @ groups.coefficients)
+    curvature = curvature + np.diag(precision)
+    slope = slope + precision * (mean - groups.origin)
+    means = groups.origin + np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
+    return np.asarray(means, dtype=np.float64), np.asarray(curvature, dtype=np.float64)
 
 
 def apart(groups: GroupExpansions, n_classes: int, rng: np.random.Generator) -> Array:
