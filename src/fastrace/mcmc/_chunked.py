@@ -129,7 +129,7 @@ class Chunks:
         _frames.require_same_rows(**chunk)
         x = chunk["X"]
         names = _frames.column_names(x)
-        columns = list(self.model.names or ())[: self._n_columns]
+        columns = self.model.column_names
         if names is not None and list(names) != columns:
             raise ValueError(f"its columns are {', '.join(map(repr, names[:20]))}, and those of the model "
                              f"{', '.join(map(repr, columns[:20]))}; the same in the same order are needed")

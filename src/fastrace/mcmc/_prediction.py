@@ -41,7 +41,8 @@ def predicted_glm(
     """`GLM.predict`."""
     _frames.require_same_rows(X=X, offset=offset, groups=groups)
     draws = _draws_of(model, trace)
-    table = _table(X, list(model.names or ())[: model.n_columns], model.n_columns)
+    X, offset, groups = _by_formula(model, X, offset, groups)
+    table = _table(X, model.column_names, model.n_columns)
     n = table.shape[0]
     shift = row_numbers(offset, "offset", n, lambda v: np.isfinite(v), "finite")
     effects = [_effects(model, factor, own, draws, new_levels, rng)
@@ -70,9 +71,10 @@ def predicted_softmax(
     """`Softmax.predict`."""
     _frames.require_same_rows(X=X, offset=offset, groups=groups)
     draws, classes, width = _draws_of(model, trace), model.n_classes, model.n_columns
+    X, offset, groups = _by_formula(model, X, offset, groups)
     counts = [len(levels) for _, levels in model._factors]
     p = width - sum(counts)
-    table = _table(X, [name[: -len("[1]")] for name in (model.names or ())[:p]], p)
+    table = _table(X, model.column_names[:p], p)
     n = table.shape[0]
     shift = None if offset is None else offset_table(offset, (n, classes))
     places, first, factors = [], p, []
@@ -106,6 +108,31 @@ def _draws_of(model: Any, trace: Any) -> Array:
     return out
 
 
+def _by_formula(model: Any, X: Any, offset: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """The columns of a formula's design out of a frame that has the columns it names, with its offset and groups.
+
+    A frame that has those of the design itself, and all else, stay as they are.
+    """
+    rows, names = model._new_rows, _frames.column_names(X)
+    if rows is None or names is None:
+        return X, offset, groups
+    found = rows.read(X)
+    if found is None:
+        design = model.column_names[: sum(count for _, count in model._terms)]
+        if set(design) <= set(names):
+            return X, offset, groups
+        missing = [name for name in rows.columns if name not in names]
+        raise ValueError(f"X lacks the {'column' if len(missing) == 1 else 'columns'} "
+                         f"{', '.join(map(repr, missing[:20]))}, which {rows.formula!r} names; it has "
+                         f"{', '.join(map(repr, names[:20]))}. The columns that the formula names after the ~ are "
+                         f"needed, or those of its design: {', '.join(map(repr, design[:20]))}")
+    for name, given, own in (("offset", offset, rows.has_offset), ("groups", groups, rows.has_groups)):
+        if given is not None and own:
+            raise ValueError(f"{name} was given, and {rows.formula!r} reads it from the columns of X: leave it out")
+    table, apart, factors = found
+    return table, offset if apart is None else apart, factors or groups
+
+
 def _table(X: Any, columns: Sequence[str], p: int) -> Any:
     """New rows with the columns of the model; those of a frame by name, whatever else it has."""
     names = _frames.column_names(X)
@@ -114,8 +141,7 @@ def _table(X: Any, columns: Sequence[str], p: int) -> Any:
         if missing:
             raise ValueError(f"X lacks the {'column' if len(missing) == 1 else 'columns'} "
                              f"{', '.join(map(repr, missing[:20]))}; the model has "
-                             f"{', '.join(map(repr, columns[:20]))}, and X {', '.join(map(repr, names[:20]))}. Of a "
-                             f"model made by a formula these are the columns of its design, such as 'Intercept'")
+                             f"{', '.join(map(repr, columns[:20]))}, and X {', '.join(map(repr, names[:20]))}")
         X = {name: X[name] for name in columns}
     table = X.tocsr() if hasattr(X, "tocsr") else np.asarray(_frames.as_table(X, "X", "a table of numbers"))
     if table.ndim != 2 or table.shape[1] != p or table.dtype.kind not in "fiub":

@@ -1,11 +1,18 @@
-"""What a formula makes of a frame: the outcome, tables of terms, offsets and grouping factors; needs formulae."""
+"""What a formula makes of a frame: the outcome, tables of terms, offsets and grouping factors; needs formulae.
+
+`designed` reads the rows of a model, and `NewRows` those to predict, as the first have set levels, knots and the like.
+"""
 
 from __future__ import annotations
 
 import copy
+import importlib
+import io
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +22,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models.grouping import Groups
 
-__all__ = ["Design", "Term", "designed"]
+__all__ = ["Design", "NewRows", "Term", "designed"]
 
 Array = NDArray[np.float64]
 Scope = tuple[Mapping[str, Any], ...]  # where functions are looked up, the first first
@@ -47,7 +54,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Design:
-    """Rows of a model: `trials` is None unless the outcome is successes out of trials, and `offset` without offsets."""
+    """Rows of a model: `trials` is None unless the outcome is successes out of trials, and `offset` without offsets.
+
+    With `levels`, of an outcome in words, `y` holds their numbers.
+    """
 
     outcome: str
     y: Array
@@ -56,18 +66,27 @@ class Design:
     offset: Array | None
     groups: tuple[Groups, ...]
     effects: tuple[str, ...]  # of groups, as the formula has them: "1|g", "x|g"
+    new_rows: NewRows
+    levels: tuple[Any, ...] = ()
 
 
-def designed(formula: str, frame: Any, scope: Scope = ()) -> Design:
-    """The rows that a formula makes of a frame. Functions are those of formulae, of `scope` and `_FUNCTIONS`."""
+def designed(formula: str, frame: Any, scope: Scope = (), by_level: bool = False) -> Design:
+    """The rows that a formula makes of a frame. Functions are those of formulae, of `scope` and `_FUNCTIONS`.
+
+    With `by_level` the outcome is a column of words, whose levels are classes.
+    """
     if not isinstance(formula, str) or not formula.split("~")[0].strip() or "~" not in formula:
         raise ValueError(f'formula is {_checks.shown(formula)}; words such as "y ~ x + (1 + x | g)" are needed')
     described = _described(formula)
-    frame, known = _columns_of(formula, frame, described)
+    frame = _pandas(frame)
+    if by_level:
+        _refuse_unused(described.response.term.components[0], frame)
+    frame, known = _columns_of(formula, frame, described.var_names)
     from formulae.environment import Environment
     from formulae.matrices import DesignMatrices
 
-    env = Environment([*scope, _FUNCTIONS])
+    named = re.findall(r"[^\W\d]\w*", formula)
+    env = Environment([{name: space[name] for space in (_FUNCTIONS, *scope[::-1]) for name in named if name in space}])
     # Dummies of groups would take rows times groups numbers, so formulae makes the other terms alone.
     grouped, described.group_terms = list(described.group_terms), []
     try:
@@ -87,8 +106,14 @@ def designed(formula: str, frame: Any, scope: Scope = ()) -> Design:
                              f"{_kinds(frame) or error}") from error
         raise
     terms, offset = _terms(made.common, len(frame))
+    common = [] if made.common is None else list(made.common.terms.values())
+    rows = NewRows(formula, common, grouped, env, tuple(map(str, frame.columns)))
+    effects = tuple(term.name for term in grouped)
+    if by_level:
+        codes, levels = _coded(made.response, frame)
+        return Design(made.response.name, codes.astype(np.float64), None, terms, offset, groups, effects, rows, levels)
     y, trials = _outcome(made.response)
-    return Design(made.response.name, y, trials, terms, offset, groups, tuple(term.name for term in grouped))
+    return Design(made.response.name, y, trials, terms, offset, groups, effects, rows)
 
 
 def _described(formula: str) -> Any:
@@ -172,8 +197,7 @@ def _function(component: Any) -> str | None:
     return getattr(getattr(component, "call", None), "callee", None)
 
 
-def _columns_of(formula: str, frame: Any, described: Any) -> tuple[Any, list[str]]:
-    """The columns that a formula names, with every value and no category without a row; and the names of all."""
+def _pandas(frame: Any) -> Any:
     if hasattr(frame, "to_pandas"):
         frame = frame.to_pandas()
     if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
@@ -182,8 +206,13 @@ def _columns_of(formula: str, frame: Any, described: Any) -> tuple[Any, list[str
                         f"columns the formula names is needed: {advice}")
     if not len(frame):
         raise ValueError("frame has no rows; a model needs a row per outcome")
+    return frame
+
+
+def _columns_of(formula: str, frame: Any, wanted: Any) -> tuple[Any, list[str]]:
+    """The columns that a formula names, with every value and no category without a row; and the names of all."""
     known = [repr(str(name)) for name in frame.columns]
-    named = [name for name in dict.fromkeys(frame.columns) if name in described.var_names]
+    named = [name for name in dict.fromkeys(frame.columns) if name in wanted]
     frame = frame[named]
     twice = _checks.twice([str(name) for name in frame.columns])
     if twice is not None:
@@ -242,6 +271,44 @@ def _outcome(response: Any) -> tuple[Array, Array | None]:
     return y, None
 
 
+def _refuse_unused(part: Any, frame: Any) -> None:
+    """Refuse levels of an outcome that no row has, of which a class would have its prior alone."""
+    if hasattr(part, "call") or list(frame.columns).count(part.name) != 1:
+        return
+    column = frame[part.name]
+    if not hasattr(column.dtype, "categories"):
+        return
+    unused = [level for level, count in column.value_counts(sort=False).items() if not count]
+    if unused:
+        some = ", ".join(map(repr, unused[:_LONGEST]))
+        raise ValueError(f"the outcome {part.name!r} has levels without a row: {some}. Leave them out with "
+                         f"frame[{part.name!r}].cat.remove_unused_categories(). Of classes that the prior alone speaks "
+                         f"of, Softmax(X, y, n_classes=...) makes a model")
+
+
+def _coded(response: Any, frame: Any) -> tuple[NDArray[np.intp], tuple[Any, ...]]:
+    """The number of each row's level, and the levels, in the order that formulae has them."""
+    from pandas import Categorical
+
+    part = response.term.term.components[0]
+    name = response.name
+    if hasattr(part, "call"):
+        raise ValueError(f"the outcome {name!r} is made by a function; a column of words, whose levels are the "
+                         f"classes, is needed: make it a column of the frame")
+    if getattr(part, "reference", None) is not None:
+        raise ValueError(f"the outcome {name!r} is whether {part.name!r} is one level; name the column alone, whose "
+                         f"levels are the classes, or take GLM.from_formula for that level")
+    if part.levels is None:
+        raise ValueError(f"the outcome {name!r} holds numbers or truth values; words, whose levels are the classes, "
+                         f"are needed: frame.astype({{{name!r}: 'category'}}) makes a level of each number. "
+                         f"GLM.from_formula takes outcomes that are numbers")
+    levels = tuple(part.levels)
+    if len(levels) < 2:
+        raise ValueError(f"the outcome {name!r} is {levels[0]!r} in every row; two levels at least are needed")
+    codes = Categorical(frame[part.name], categories=list(levels)).codes
+    return np.asarray(codes, dtype=np.intp), levels
+
+
 def _terms(common: Any, n: int) -> tuple[tuple[Term, ...], Array | None]:
     """The common terms, and the sum of the offsets."""
     terms: list[Term] = []
@@ -267,6 +334,15 @@ def _table(term: Any, n: int) -> tuple[tuple[str, ...], Array]:
     return labels, table
 
 
+def _new_table(term: Any, frame: Any) -> tuple[tuple[str, ...], Array]:
+    """The same of new rows: made as the rows of the model have set."""
+    table = np.asarray(term.eval_new_data(frame), dtype=np.float64).reshape(len(frame), -1)
+    labels = tuple(f"{term.name}[{k}]" if table.shape[1] > 1 else term.name for k in range(table.shape[1]))
+    for label, column in zip(labels, table.T, strict=True):
+        _require_real(column, f"the column {label!r} of X")
+    return labels, table
+
+
 def _require_real(column: Array, called: str) -> None:
     odd = np.flatnonzero(~np.isfinite(column))
     if odd.size:
@@ -274,8 +350,8 @@ def _require_real(column: Array, called: str) -> None:
                          f"{counted(odd.size, 'row')}; every row needs a real number: mend or drop those rows")
 
 
-def _groups(terms: list[Any], frame: Any, env: Any) -> tuple[Groups, ...]:
-    """Grouping factors: each with all of its effects, which are independent."""
+def _groups(terms: list[Any], frame: Any, env: Any, new: bool = False) -> tuple[Groups, ...]:
+    """Grouping factors: each with all of its effects, which are independent; of `new` rows levels are those known."""
     collected: dict[str, list[Any]] = {}
     for term in terms:
         collected.setdefault(term.factor.name, []).append(term)
@@ -286,9 +362,10 @@ def _groups(terms: list[Any], frame: Any, env: Any) -> tuple[Groups, ...]:
         tables: list[Array] = []
         labels: list[str] = []
         for expr in slopes:
-            expr.set_type(frame, env)
-            expr.set_data(not intercept)                # of words, all levels where there is no intercept
-            names, table = _table(expr, len(frame))
+            if not new:
+                expr.set_type(frame, env)
+                expr.set_data(not intercept)            # of words, all levels where there is no intercept
+            names, table = _new_table(expr, frame) if new else _table(expr, len(frame))
             tables.append(table)
             labels += names
         codes = tuple(_codes(component, frame, env) for component in own[0].factor.components)
@@ -316,3 +393,94 @@ def _codes(component: Any, frame: Any, env: Any) -> Any:
         return values
     values = np.asarray(values)
     return values.astype(str) if values.dtype == bool else values       # called True and False, not 1 and 0
+
+
+class NewRows:
+    """What a formula makes of new rows: of their predictors alone, by the levels, knots and means of the model's rows.
+
+    It keeps no rows. With a model it is saved as bytes, which are read where new rows come: a model is read without
+    formulae, and where a function of the formula cannot be pickled only this is lost.
+    """
+
+    def __init__(self, formula: str, common: list[Any], grouped: list[Any], env: Any, known: tuple[str, ...]) -> None:
+        self.formula = formula
+        terms = [*common, *grouped]
+        named = {name for term in terms for name in term.var_names}
+        self.columns = tuple(name for name in known if name in named)
+        for term in [*common, *(term.expr for term in grouped), *(term.factor for term in grouped)]:
+            term.data = None
+            for component in getattr(term, "components", ()):
+                kind = getattr(component._intermediate_data, "kind", None)      # of an offset, which is asked for it
+                component.value, component._intermediate_data = None, SimpleNamespace(kind=kind)
+        self.has_offset = any(term.kind == "offset" for term in common)
+        self.has_groups = bool(grouped)
+        self._parts: tuple[list[Any], list[Any], Any] | None = (common, grouped, env)
+        self._saved: bytes | str = b""
+
+    def __getstate__(self) -> dict[str, Any]:
+        saved = self._saved if self._parts is None else _pickled(self._parts)
+        return {**self.__dict__, "_parts": None, "_saved": saved}
+
+    def read(self, X: Any) -> tuple[Array, Array | None, dict[str, Groups] | None] | None:
+        """The table of a frame or dict of columns, its offset and groups; None where it lacks a column named."""
+        if isinstance(X, Mapping):
+            from pandas import DataFrame
+
+            X = DataFrame(dict(X))
+        frame = _pandas(X)
+        if not set(self.columns) <= {str(name) for name in frame.columns}:
+            return None
+        frame, _ = _columns_of(self.formula, frame, self.columns)
+        common, grouped, env = self._loaded()
+        tables, offset = [], None
+        try:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                for term in common:
+                    _, table = _new_table(term, frame)
+                    if term.kind == "offset":
+                        offset = table[:, 0] + (0.0 if offset is None else offset)
+                    else:
+                        tables.append(table)
+                groups = _groups(grouped, frame, env, new=True)
+        except ValueError as error:
+            if "not present in the" in str(error):      # words of formulae
+                raise ValueError(f"{error} The model has no coefficient for them: leave these rows out, or make the "
+                                 f"model of rows that have every level") from error
+            raise
+        return np.column_stack(tables), offset, {str(group.name): group for group in groups} or None
+
+    def _loaded(self) -> tuple[list[Any], list[Any], Any]:
+        if self._parts is None:
+            words = (f"the model was made by {self.formula!r} and saved, and what the formula makes of new rows ")
+            if isinstance(self._saved, str):
+                raise ValueError(f"{words}could not be saved with it ({self._saved}): make the model again by "
+                                 f"from_formula, or give X the columns of its design")
+            try:
+                self._parts = _Reader(io.BytesIO(self._saved)).load()
+            except Exception as error:
+                raise ValueError(f"{words}cannot be read here ({type(error).__name__}: {error}): make the model again "
+                                 f"by from_formula, or give X the columns of its design") from error
+        assert self._parts is not None
+        return self._parts
+
+
+class _Writer(pickle.Pickler):
+    """Modules that a formula names, such as np, by their names."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        return value.__name__ if isinstance(value, ModuleType) else None
+
+
+class _Reader(pickle.Unpickler):
+    def persistent_load(self, name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+
+def _pickled(parts: Any) -> bytes | str:
+    """The bytes, or why there are none."""
+    out = io.BytesIO()
+    try:
+        _Writer(out).dump(parts)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return out.getvalue()

@@ -13,12 +13,12 @@ from fastrace._base import _checks
 from fastrace._base._arguments import MEANT
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import Groups, row_numbers
-from fastrace.mcmc.models._design import Design, Scope, Term, designed
+from fastrace.mcmc.models._design import Design, NewRows, Scope, Term, designed
 from fastrace.mcmc.models._joint import INTERCEPT, OF_UNITS, at_the_means, moments_of
 from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import HalfNormal, Normal
 
-__all__ = ["arguments_of", "refuse_options", "with_given"]
+__all__ = ["arguments_of", "arguments_of_classes", "refuse_options", "with_given"]
 
 Array = NDArray[np.float64]
 
@@ -45,13 +45,13 @@ _OF_CHAINS = ("init", "n_draws", "n_tune", "n_chains", "threads", "progress", "r
 _SCALES = {"sigma": "gaussian, student-t", "alpha": "gamma, negative-binomial, where it is 1 / dispersion"}
 
 
-def refuse_options(family: Any, options: Mapping[str, Any]) -> None:
+def refuse_options(family: Any, options: Mapping[str, Any], model: str = "GLM") -> None:
     """Refuse what bambi calls otherwise, and what the formula itself says."""
     if isinstance(family, str) and family in _FAMILIES:
         raise ValueError(f"family is {family!r}; what bambi calls so is {_FAMILIES[family]} here")
     for name in options:
         if name in _OPTIONS:
-            raise TypeError(f"{name}= is an option of bambi, not of GLM.from_formula: {_OPTIONS[name]}")
+            raise TypeError(f"{name}= is an option of bambi, not of {model}.from_formula: {_OPTIONS[name]}")
         if name in ("X", "y", "names"):
             raise TypeError(f"{name} was given, and the formula says it: leave it out")
         if MEANT.get(name, name) in _OF_CHAINS:
@@ -62,42 +62,104 @@ def refuse_options(family: Any, options: Mapping[str, Any]) -> None:
 def arguments_of(
     formula: str, frame: Any, family: str, given: Mapping[str, Any] | None = None, weights: Any = None,
     scope: Scope = (),
-) -> tuple[dict[str, Any], list[str], QuadraticPart | None, tuple[tuple[str, int], ...]]:
+) -> tuple[dict[str, Any], list[str], QuadraticPart | None, tuple[tuple[str, int], ...], NewRows]:
     """Arguments of a `GLM` from a formula: X, y, offset, groups, and priors scaled as bambi does but for those given.
 
     Rows count as often as `weights` say. Also the names of columns, and what the prior of an intercept of centred
-    columns adds to that of the intercept, and the name and number of columns of each term.
+    columns adds to that of the intercept, and the name and number of columns of each term, and what makes new rows.
     """
     design = designed(formula, frame, scope)
     if design.trials is not None and family != "binomial":
         raise ValueError(f"the outcome {design.outcome!r} is successes out of trials, and family is {family!r}; "
                          f"'binomial' is needed")
+    names, columns, times = _columns_and_times(design, formula, weights)
+    center, spread = _units(design, times) if family in OF_UNITS else (0.0, 1.0)
+    prior, part, wide = _scaled(design, columns, names, times, _by_column(design, given), family in _ODDS, center,
+                                spread)
+    group_prior = {str(group.name): {"sd": _group_sds(group, spread, wide, times)} for group in design.groups}
+    found = {"X": columns, "y": design.y, "trials": design.trials, "offset": design.offset,
+             "groups": {str(group.name): group for group in design.groups} or None, "prior": prior,
+             "group_prior": group_prior or None}
+    return found, names, part, tuple((term.name, len(term.labels)) for term in design.terms), design.new_rows
+
+
+def arguments_of_classes(
+    formula: str, frame: Any, given: Mapping[str, Any] | None = None, weights: Any = None, scope: Scope = (),
+) -> tuple[dict[str, Any], list[str], QuadraticPart | None, tuple[tuple[str, int], ...], NewRows]:
+    """The same of a `Softmax`, whose classes are the levels of the outcome; of each class priors are those of log-odds.
+    """
+    from pandas import Categorical
+
+    design = designed(formula, frame, scope, by_level=True)
+    if design.groups:
+        raise ValueError(f"{formula!r} has effects of groups ({', '.join(design.effects)}), and priors of those of a "
+                         f"Softmax are not scaled by a formula: leave them out, or give Softmax(X, y, groups=...) "
+                         f"columns of numbers; GLM.from_formula takes them for one level of the outcome")
+    if design.offset is not None:
+        raise ValueError(f"{formula!r} has an offset, and each class has a predictor of its own: leave it out, and "
+                         f"give offset=, a table with a column for each class")
+    names, columns, times = _columns_and_times(design, formula, weights)
+    levels = [str(level) for level in design.levels]
+    places = {f"{name}[{level}]": (name, level) for level in levels[1:] for name in names}
+    apart = {name: own for name, own in given.items() if name in places and name not in names} if isinstance(
+        given, Mapping) else {}
+    own = _by_column(design, given if not apart else {n: p for n, p in (given or {}).items() if n not in apart})
+    prior: dict[str, Any] = {}
+    parts = []
+    for level in levels[1:]:
+        of_level = {**own, **{places[n][0]: p for n, p in apart.items() if places[n][1] == level}}
+        found, part, _ = _scaled(design, columns, names, times, of_level, True, 0.0, 1.0)
+        prior |= {f"{name}[{level}]": found[name] for name in names}
+        parts.append(part)
+    y = Categorical.from_codes(design.y.astype(int), categories=levels)
+    return ({"X": columns, "y": y, "prior": prior}, names, _side_by_side(parts, len(names)),
+            tuple((term.name, len(term.labels)) for term in design.terms), design.new_rows)
+
+
+def _side_by_side(parts: list[QuadraticPart | None], width: int) -> QuadraticPart | None:
+    """Of predictors whose coefficients, `width` each, stand one after the other."""
+    if all(part is None for part in parts):
+        return None
+    precision, shift = np.zeros((len(parts) * width,) * 2), np.zeros(len(parts) * width)
+    centred: list[tuple[int, float, float]] = []
+    for k, part in enumerate(parts):
+        if part is not None:
+            own = slice(k * width, (k + 1) * width)
+            precision[own, own], shift[own] = part.precision, part.shift
+            centred += [(place + k * width, mean, sd) for place, mean, sd in part.centred]
+    return QuadraticPart(precision, shift, tuple(centred))
+
+
+def _columns_and_times(design: Design, formula: str, weights: Any) -> tuple[list[str], Array, Array | None]:
+    """Names and table of the common columns, and how often each row counts."""
     names = [label for term in design.terms for label in term.labels]
     if not names:
         raise ValueError(f"{formula!r} has no common term, neither an intercept nor a column; at least one is needed")
     columns = np.column_stack([term.table for term in design.terms])
-    n = len(design.y)
-    times = row_numbers(weights, "weights", n, are_counts, "a whole number from 0 up")
-    times = None if times is None or not times.any() else times     # `GLM` refuses rows that all count nothing
-    center, spread = _units(design, times) if family in OF_UNITS else (0.0, 1.0)
-    own = _by_column(design, given)
+    times = row_numbers(weights, "weights", len(design.y), are_counts, "a whole number from 0 up")
+    # a model refuses rows that all count nothing
+    return names, columns, None if times is None or not times.any() else times
+
+
+def _scaled(
+    design: Design, columns: Array, names: list[str], times: Array | None, own: dict[str, Any], odds: bool,
+    center: float, spread: float,
+) -> tuple[dict[str, Any], QuadraticPart | None, float]:
+    """Scaled priors of one predictor's columns with `own` in their place, what the intercept's is besides, its width.
+    """
     slopes = {label: sd for term in design.terms if not term.intercept
-              for label, sd in _sds(term, own, family in _ODDS, spread, times).items()}
+              for label, sd in _sds(term, own, odds, spread, times).items()}
     means = columns.mean(axis=0) if times is None else moments_of(columns, times)[0]
     shift = _shift(means, names, slopes)
     wide = math.sqrt((_WIDTH * spread) ** 2 + shift)
     prior: dict[str, Any] = {**{n: Normal(0.0, sd) for n, sd in slopes.items()}, **own}
     part = None
     if _INTERCEPT in names and _INTERCEPT not in own:
-        width = _LOGIT_INTERCEPT if family in _ODDS else wide
-        apart = math.hypot(width, math.sqrt(shift)) if family in _ODDS else wide
+        width = _LOGIT_INTERCEPT if odds else wide
+        apart = math.hypot(width, math.sqrt(shift)) if odds else wide
         prior[_INTERCEPT] = Normal(center, apart)
         part = at_the_means(means, names.index(_INTERCEPT), Normal(center, width), prior[_INTERCEPT])
-    group_prior = {str(group.name): {"sd": _group_sds(group, spread, wide, times)} for group in design.groups}
-    found = {"X": columns, "y": design.y, "trials": design.trials, "offset": design.offset,
-             "groups": {str(group.name): group for group in design.groups} or None, "prior": prior,
-             "group_prior": group_prior or None}
-    return found, names, part, tuple((term.name, len(term.labels)) for term in design.terms)
+    return prior, part, wide
 
 
 def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:

@@ -47,6 +47,11 @@ class GLMRows(_CompiledModel):
         return int(self._glm.X.shape[1])
 
     @property
+    def column_names(self) -> list[str]:
+        """What the columns of X are called."""
+        return list(self.names or ())[: self.n_columns]
+
+    @property
     def learns_scale(self) -> bool:
         """Whether the last parameter that the rows see is the logarithm of the scale."""
         return bool(self._glm.learns_scale)

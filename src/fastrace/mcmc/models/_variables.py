@@ -52,20 +52,27 @@ def glm_variables(
 
 
 def softmax_variables(
-    names: Sequence[str], columns: Sequence[str], n_classes: int, factors: Sequence[tuple[str, Sequence[str]]] = ()
+    names: Sequence[str], columns: Sequence[str], called: Sequence[Any], factors: Sequence[tuple[str, Sequence[str]]],
+    terms: Sequence[tuple[str, int]],
 ) -> tuple[Variable, ...]:
-    """Of a `Softmax`: a variable for each column, along the classes but the first.
+    """Of a `Softmax`: a variable for each column, or term of `terms`, along the classes `called` but the first.
 
     Effects of `factors`, names with levels, are the last columns, and their deviations the last hyperparameters.
     """
-    p, free, classes = len(columns), n_classes - 1, ("class", range(1, n_classes))
+    p, free, classes = len(columns), len(called) - 1, ("class", list(called[1:]))
     width, first = p * free, p - sum(len(levels) for _, levels in factors)
     last = len(names) - free * len(factors) if len(names) > width else width
     if _unnamed(columns[:first]):
         grid = np.arange(width).reshape(free, p)[:, :first]
         out = [shaped("theta", grid, [classes, ("column", columns[:first])])]
     else:
-        out = [shaped(column, range(j, width, p), [classes]) for j, column in enumerate(columns[:first])]
+        out, start = [], 0
+        for term, count in terms or [(column, 1) for column in columns[:first]]:
+            grid, own = np.arange(width).reshape(free, p).T[start : start + count], columns[start : start + count]
+            one = count == 1 and own[0] == term
+            axes = [classes] if one else [(f"{term}_dim", [_level(label, term) for label in own]), classes]
+            out.append(shaped(term, grid, axes))
+            start += count
     sds = []
     for k, (name, levels) in enumerate(factors):
         places = np.arange(width).reshape(free, p).T[first : first + len(levels)]

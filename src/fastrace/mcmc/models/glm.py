@@ -19,6 +19,7 @@ from fastrace._models.grouping import Factor, as_groups
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._alike import doubts
+from fastrace.mcmc.models._design import NewRows
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of, normals_of_columns
@@ -152,7 +153,8 @@ class GLM(GLMRows):
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
     _index: Any = None  # of pandas, of the rows as they were given; not saved
-    _computed = (*GLMRows._computed, "_terms", "_doubts", "_index")
+    _new_rows: NewRows | None = None  # what a formula makes of new rows
+    _computed = (*GLMRows._computed, "_terms", "_doubts", "_index", "_new_rows")
 
     @names_meant
     def __init__(
@@ -251,7 +253,7 @@ class GLM(GLMRows):
         -------
         GLM
             Its parameters are called as bambi calls its terms: "Intercept", "x", "h[b]"; "1|g[u]" is the effect of
-            level "u" on the intercept.
+            level "u" on the intercept. `predict` takes new frames with the columns that the formula names.
 
         Raises
         ------
@@ -299,12 +301,15 @@ class GLM(GLMRows):
         >>> model = mcmc.GLM.from_formula("y ~ x + (1 | g)", frame)  # doctest: +SKIP
         >>> model.names[:3]  # doctest: +SKIP
         ('Intercept', 'x', '1|g[u]')
+        >>> trace = mcmc.sample(model, n_draws=500, rng=1)  # doctest: +SKIP
+        >>> model.predict(trace, {"x": [0.0, 2.0], "g": ["u", "w"]}, interval=0.9)[0].round(1)  # doctest: +SKIP
+        array([0.5, 0.9])
         """
         refuse_options(family, options)
         _frames.require_same_rows(frame=frame, **options)
         caller = sys._getframe(1)
         scope = (caller.f_locals, caller.f_globals)
-        found, names, part, terms = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
+        found, names, part, terms, new_rows = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
         for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place"),
                             ("groups", "write all of them in one place")):
             if found[name] is not None and options.get(name) is not None:
@@ -313,7 +318,7 @@ class GLM(GLMRows):
         scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")
         model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
-        model.prior_part, model._terms = part, terms
+        model.prior_part, model._terms, model._new_rows = part, terms, new_rows
         model._index = next(iter(_frames.indexes(frame)), model._index)
         return model
 
@@ -335,11 +340,16 @@ class GLM(GLMRows):
         trace : Trace
             Of this model.
         X : array_like of shape (n, p), sparse table, frame, or dict of columns
-            The new rows. Columns of a frame are found by name, and it may have others.
+            The new rows. Columns of a frame are found by name, and it may have others. Of a model made by a formula a
+            frame or dict has the columns that the formula names after the ~, its groups and offsets too; functions
+            such as ``scale(x)`` and splines keep what they took from the model's rows. Or X has the columns of the
+            formula's design, such as "Intercept".
         offset : array_like of shape (n,), optional
-            Added to each row's predictor; 0 by default, whatever the rows of the model had.
+            Added to each row's predictor; 0 by default, whatever the rows of the model had. That of a formula is read
+            from the frame.
         groups : Groups, array_like, sequence or dict of these, optional
-            The group of each new row, for each factor of the model, by name or in their order.
+            The group of each new row, for each factor of the model, by name or in their order. Those of a formula are
+            read from the frame.
         interval : float, optional
             Posterior probability of an interval with equal tails, such as 0.9.
         new_levels : bool, default False
@@ -358,7 +368,8 @@ class GLM(GLMRows):
         Raises
         ------
         ValueError
-            If the trace is of another model, columns or groups are missing, or a level is unknown.
+            If the trace is of another model, columns, groups or values are missing, or a level is unknown, which
+            `new_levels` allows for groups alone.
 
         Notes
         -----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,8 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
+from fastrace.mcmc.models._design import NewRows
+from fastrace.mcmc.models._formula import arguments_of_classes, refuse_options
 from fastrace.mcmc.models._joint import Effects, Layout, check_group_names, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._prior_words import with_priors
@@ -56,11 +59,11 @@ class Softmax(_CompiledModel):
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too. Leave
         them alone as long as the model is used, as those of `GLM`.
-    y : array_like of int, shape (n_rows,) or (n_rows, n_classes)
-        Classes 0, 1, ..., n_classes - 1. Or a table of counts: how many of a row's outcomes were of each class. The
-        rows of the model are then pairs of a row and a class that it has, weighted by their number, which is the
-        multinomial likelihood but for its constant; `X` is copied, a row for each pair. Priors in units of the data
-        count each outcome.
+    y : array_like of int, shape (n_rows,) or (n_rows, n_classes), pandas categorical, frame, or dict of columns
+        Classes 0, 1, ..., n_classes - 1, or a categorical of pandas, whose categories are the classes. Or a table of
+        counts: how many of a row's outcomes were of each class, which has the name of its column. The rows of the model
+        are then pairs of a row and a class that it has, weighted by their number, which is the multinomial likelihood
+        but for its constant; `X` is copied, a row for each pair. Priors in units of the data count each outcome.
     n_classes : int, optional
         At least 2; by default one more than the largest of `y`, or the number of columns of a table of counts.
     offset : array_like of real numbers, shape (n_rows, n_classes), optional
@@ -84,7 +87,12 @@ class Softmax(_CompiledModel):
         As in `GLM`.
     names : sequence of str of length p, optional
         What the columns are called, as in `GLM`; "x0", "x1" and so on by default. The parameter of column "age" and
-        class 2 is then "age[2]".
+        class 2 is then "age[2]", or "age[red]" if class 2 is called "red".
+
+    Attributes
+    ----------
+    classes : tuple
+        What the classes are called, the first with parameters of 0: numbers, or categories or columns of `y`.
 
     Raises
     ------
@@ -95,7 +103,7 @@ class Softmax(_CompiledModel):
     Warns
     -----
     UserWarning
-        If a class has no row, unless `n_classes` was given: labels that begin at 1 leave class 0 empty.
+        If a class has no row or no count, unless `n_classes` was given: labels that begin at 1 leave class 0 empty.
 
     Notes
     -----
@@ -141,10 +149,15 @@ class Softmax(_CompiledModel):
         shuffle: _checks.RngLike = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        _frames.require_same_rows(X=X, offset=offset)
+        _frames.require_same_rows(X=X, y=y, offset=offset)
         called = model_names(column_names(X)) if names is None else names
-        labels = _checks.as_array(y, "y")
+        counted_classes = n_classes is None
+        levels = _categories(y)
+        if levels is not None:
+            y, n_classes, self._outcomes = _codes_of(y, levels, n_classes), len(levels), "categories"
+        labels = np.asarray(_frames.as_table(y, "y")) if isinstance(y, Mapping) else _checks.as_array(y, "y")
         if labels.ndim == 2 and labels.shape[1] > 1:
+            levels, self._outcomes = _frames.column_names(y), "counts"
             X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
@@ -159,8 +172,9 @@ class Softmax(_CompiledModel):
         factors = tuple(rows.factors)
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
-        counted_classes = n_classes is None
         self.n_classes = classes_of(rows.y, n_classes)
+        if levels != tuple(map(str, range(self.n_classes))):
+            self._called = _checks.arm_names(levels, self.n_classes, "class")
         own = rows.X.shape[1]
         self.n_columns = own + sum(factor.n_groups for factor in factors)
         if factors:
@@ -183,7 +197,7 @@ class Softmax(_CompiledModel):
         check_group_names((factor.name for factor in factors), group_prior)
         self._scales = tuple(_scale_of(factor.name, group_prior) for factor in factors)
         columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
-        names = [f"{column}[{k}]" for k in range(1, self.n_classes) for column in columns]
+        names = [f"{column}[{k}]" for k in self.classes[1:] for column in columns]
         if factors and prior is None and log_prior is None:
             prior = normals_of_columns(columns[:own], self._width, prior_mean, prior_sd)
             if prior is not None:
@@ -197,6 +211,79 @@ class Softmax(_CompiledModel):
         if counted_classes and self._empty():
             warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
                           f"prior alone then says what their parameters are", stacklevel=_checks.users_level())
+
+    @classmethod
+    def from_formula(
+        cls, formula: str, frame: Any, *, prior: Mapping[str, Any] | None = None, **options: Any
+    ) -> Softmax:
+        r"""A model of a column of words written as a formula, with priors scaled as `GLM.from_formula` scales them.
+
+        Parameters
+        ----------
+        formula : str
+            As of `GLM.from_formula`, such as ``"kind ~ x + h"``, without groups and offsets. The levels of the column
+            before the ~ are the classes, in the order of the alphabet, or that of an ordered category of pandas. The
+            first is the one that others are compared with.
+        frame : pandas.DataFrame, or another frame that has a method `to_pandas`
+            The columns that the formula names, without missing values. Categories without a row are left out of
+            columns after the ~, and refused before it.
+        prior : dict, optional
+            In place of the scaled priors, by names of coefficients, "x[b]", of columns, "x" for "x[b]" and "x[c]", or
+            of terms. One of "Intercept" is on the intercepts themselves.
+        **options
+            Of `Softmax`, such as `weights`, `shuffle` or `offset`, a table with a column for each class.
+
+        Returns
+        -------
+        Softmax
+            The coefficient of column "x" and level "b" is called "x[b]". `predict` takes new frames with the columns
+            that the formula names after the ~, and returns classes in the order of ``model.classes``.
+
+        Raises
+        ------
+        ImportError
+            Without formulae: ``python -m pip install "formulae>=0.5"``.
+        TypeError
+            If an option is bambi's; the message says what to do here.
+        ValueError
+            If the outcome holds numbers, one level alone or levels without a row, the formula has groups or an offset,
+            or for what `GLM.from_formula` refuses.
+
+        Notes
+        -----
+        The predictor of each class but the first is on the scale of log-odds, and its priors are those of
+        `GLM.from_formula` for the "logistic" family: of two classes this is that model. Predictors of different
+        classes are independent, and the first class's is 0: which class is first has a part in the prior.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> from fastrace import mcmc
+        >>> rng = np.random.default_rng(0)
+        >>> frame = pd.DataFrame({"x": rng.normal(size=900)})
+        >>> eta = np.outer(frame["x"], [0.0, 1.0, -1.0])
+        >>> frame["kind"] = np.array(["ash", "elm", "oak"])[np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)]
+        >>> model = mcmc.Softmax.from_formula("kind ~ x", frame)  # doctest: +SKIP
+        >>> model.names  # doctest: +SKIP
+        ('Intercept[elm]', 'x[elm]', 'Intercept[oak]', 'x[oak]')
+        >>> trace = mcmc.sample(model, n_draws=500, rng=1)  # doctest: +SKIP
+        >>> model.predict(trace, {"x": [3.0]}, interval=0.9)[0].round(1)  # doctest: +SKIP
+        array([[0., 1., 0.]])
+        """
+        refuse_options("softmax", options, "Softmax")
+        if "groups" in options or "group_prior" in options:
+            raise ValueError("priors of effects of groups are not scaled by a formula: give Softmax(X, y, groups=...) "
+                             "columns of numbers")
+        if "family" in options:
+            raise TypeError("family was given, and a Softmax has one: leave it out")
+        _frames.require_same_rows(frame=frame, **options)
+        caller = sys._getframe(1)
+        scope = (caller.f_locals, caller.f_globals)
+        found, names, part, terms, new_rows = arguments_of_classes(formula, frame, prior, options.get("weights"), scope)
+        model = cls(found["X"], found["y"], prior=found["prior"], names=names, **options)
+        model.prior_part, model._terms, model._new_rows = part, terms, new_rows
+        return model
 
     def predict(
         self,
@@ -221,7 +308,8 @@ class Softmax(_CompiledModel):
         Returns
         -------
         ndarray of shape (n_chains * n_draws, n, n_classes), or with `interval` (3, n, n_classes)
-            Draws of the probabilities, or their posterior means and the ends of their intervals.
+            Draws of the probabilities, or their posterior means and the ends of their intervals. Classes stand in the
+            order of `classes`.
 
         Raises
         ------
@@ -265,10 +353,13 @@ class Softmax(_CompiledModel):
         empty = np.flatnonzero(np.bincount(self._classes, self._data.rows.weights, self.n_classes) == 0.0)
         if not len(empty):
             return ""
-        some = ", ".join(map(str, empty[:5].tolist())) + (", ..." if len(empty) > 5 else "")
-        return (f"no row of y is of {'class' if len(empty) == 1 else 'classes'} {some}. Classes are numbered from 0 to "
-                f"n_classes - 1 = {self.n_classes - 1}; np.unique(y, return_inverse=True)[1] are such numbers without "
-                f"gaps")
+        some = ", ".join(repr(self.classes[k]) for k in empty[:5].tolist()) + (", ..." if len(empty) > 5 else "")
+        advice = {"counts": "Leave columns of y out that are 0 in every row",
+                  "categories": "y.cat.remove_unused_categories() leaves categories out that no row has",
+                  "labels": f"Classes are numbered from 0 to n_classes - 1 = {self.n_classes - 1}; np.unique(y, "
+                            f"return_inverse=True)[1] are such numbers without gaps"}[self._outcomes]
+        return (f"no {'count' if self._outcomes == 'counts' else 'row'} of y is of "
+                f"{'class' if len(empty) == 1 else 'classes'} {some}. {advice}")
 
     def _require_proper(self, hat: Array, step: Array) -> None:
         try:
@@ -303,18 +394,17 @@ class Softmax(_CompiledModel):
         return (self.n_classes - 1) * self.n_columns
 
     def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
-        columns = [name[: -len("[1]")] for name in names[: self.n_columns]]
-        return softmax_variables(names, columns, self.n_classes, self._factors)
+        return softmax_variables(names, self.column_names, self.classes, self._factors, self._terms)
 
     def _layout(self) -> Layout:
         """Of the coefficients, class by class."""
         free, times = self.n_classes - 1, self._data.rows.weights
-        columns = [name[: -len("[1]")] for name in (self.names or ())[: self.n_columns]]
+        columns = self.column_names
         layout = layout_of(self._data.rows, columns, learns_scale=False)
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
         pooled = tuple((f"sd(1|{name})[{k}]", tuple(own.tolist()), scale)
                        for (name, _), scale, places in zip(self._factors, self._scales, self._effects, strict=True)
-                       for k, own in enumerate(places, start=1))
+                       for k, own in zip(self.classes[1:], places, strict=True))
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
             center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns, pooled=pooled,
@@ -329,6 +419,21 @@ class Softmax(_CompiledModel):
     def __str__(self) -> str:
         return with_priors(self)
 
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """What the classes are called."""
+        return tuple(range(self.n_classes)) if self._called is None else self._called
+
+    @property
+    def column_names(self) -> list[str]:
+        """What the columns are called, and then the groups."""
+        return [name[: -len(f"[{self.classes[1]}]")] for name in (self.names or ())[: self.n_columns]]
+
+    _called: tuple[str, ...] | None = None  # names of the classes, if they have any
+    _outcomes = "labels"  # or "categories", or "counts"
+    _terms: tuple[tuple[str, int], ...] = ()  # of a formula, as those of a GLM
+    _new_rows: NewRows | None = None
+    _computed = (*_CompiledModel._computed, "_called", "_outcomes", "_terms", "_new_rows")
     _factors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names with levels; of models saved before there were any
     _scales: tuple[Scale, ...] = ()  # priors of the standard deviations of their effects
     _positive = _concave = True
@@ -382,6 +487,24 @@ class Softmax(_CompiledModel):
             own = (self._classes == j) | (self._classes == k)
             out[own] = np.maximum(out[own], lengths_apart(self._data.rows.X, reference.factor, j, k)[own])
         return self._times_weights(out)
+
+
+def _categories(y: Any) -> tuple[str, ...] | None:
+    """The categories of a categorical of pandas."""
+    kind = getattr(y, "dtype", None)
+    levels = getattr(kind, "categories", None) if hasattr(kind, "ordered") else None
+    return None if levels is None else tuple(map(str, levels))
+
+
+def _codes_of(y: Any, levels: tuple[str, ...], n_classes: int | None) -> NDArray[np.int64]:
+    """The numbers of a categorical's categories."""
+    codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes).astype(np.int64)
+    if (codes < 0).any():
+        raise ValueError(f"y is missing in row {int(np.argmin(codes))}; every row needs a class: drop rows without one")
+    if len(levels) < 2 or n_classes not in (None, len(levels)):
+        raise ValueError(f"the categories of y are {counted(len(levels), 'class')}, and n_classes is {n_classes}: two "
+                         f"classes at least are needed, and n_classes may be left out")
+    return codes
 
 
 def _of_counts(

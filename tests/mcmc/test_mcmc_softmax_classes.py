@@ -1,0 +1,215 @@
+"""Softmax with names of classes: columns of counts, categories, and levels of a formula's outcome."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastrace import mcmc
+
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(5)
+    found = pandas.DataFrame({"x": rng.normal(3.0, 2.0, 300), "h": rng.choice(list("uvw"), 300)})
+    eta = np.outer(found["x"] - 3.0, [0.0, 0.5, -0.5])
+    kinds = np.array(["ash", "elm", "oak"])[np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)]
+    return found.assign(kind=kinds, times=rng.integers(0, 4, 300))
+
+
+# Tables of counts and categories.
+
+
+def test_columns_of_counts_are_the_names_of_classes(frame):
+    counts = pandas.DataFrame(np.random.default_rng(0).poisson(1.0, (300, 3)), columns=["red", "green", "blue"])
+    X = frame[["x"]]
+    named, plain = mcmc.Softmax(X, counts, prior_sd=1.0), mcmc.Softmax(X, counts.to_numpy(), prior_sd=1.0)
+    assert named.classes == ("red", "green", "blue") and plain.classes == (0, 1, 2)
+    assert named.names == ("x[green]", "x[blue]") and plain.names == ("x[1]", "x[2]")
+    points = np.random.default_rng(1).normal(size=(3, 2))
+    np.testing.assert_array_equal(named.log_posteriors(points), plain.log_posteriors(points))
+    by_column = mcmc.Softmax(X, {name: counts[name].to_numpy() for name in counts}, prior_sd=1.0)
+    assert by_column.names == named.names
+    trace = mcmc.sample(named, n_draws=60, n_tune=60, n_chains=2, rng=1)
+    assert trace["x"].shape == (2, 60, 2) and trace["x[blue]"].shape == (2, 60)
+    (variable,) = named._variables_of(named.names)
+    assert variable.dims == ("class",) and variable.coords == (("green", "blue"),)
+    (variable,) = plain._variables_of(plain.names)
+    assert variable.coords == ((1, 2),)
+    probabilities = named.predict(trace, frame[:4])
+    np.testing.assert_array_equal(probabilities, plain.predict(mcmc.sample(
+        plain, n_draws=60, n_tune=60, n_chains=2, rng=1), frame[:4]))
+    assert pickle.loads(pickle.dumps(named)).classes == named.classes
+
+
+def test_names_of_classes_are_those_of_priors_and_groups(frame):
+    counts = pandas.DataFrame(np.random.default_rng(0).poisson(1.0, (300, 3)), columns=["red", "green", "blue"])
+    prior = {"x": mcmc.Normal(0.0, 2.0), "x[blue]": mcmc.Normal(0.0, 0.5)}
+    model = mcmc.Softmax(frame[["x"]], counts, prior=prior, groups={"h": frame["h"]})
+    assert "1|h[u][green]" in model.names and "sd(1|h)[blue]" in model.names
+    assert {"  x[green] ~ Normal(0, 2)", "  x[blue] ~ Normal(0, 0.5)"} < set(str(model).splitlines())
+    with pytest.raises(ValueError, match=r"prior names 'x\[2\]'"):
+        mcmc.Softmax(frame[["x"]], counts, prior={"x[2]": mcmc.Normal(0.0, 1.0)})
+
+
+def test_a_class_without_a_count_is_warned_of_as_one_without_rows_is(frame):
+    counts = pandas.DataFrame(np.random.default_rng(0).poisson(1.0, (300, 3)), columns=["red", "green", "blue"])
+    counts["grey"] = 0
+    X = frame[["x"]]
+    with pytest.warns(UserWarning, match="no count of y is of class 'grey'.*give n_classes=4"):
+        mcmc.Softmax(X, counts, prior_sd=1.0)
+    with pytest.warns(UserWarning, match="no count of y is of class 0"):
+        mcmc.Softmax(X, counts.to_numpy()[:, ::-1], prior_sd=1.0)
+    mcmc.Softmax(X, counts, 4, prior_sd=1.0)        # told, and so silent: a warning is an error here
+    with pytest.raises(ValueError, match="no count of y is of class 'grey'.*So the posterior is improper"):
+        mcmc.Softmax(np.ones((300, 1)), counts, 4).reference()
+
+
+def test_categories_are_classes(frame):
+    words = pandas.Series(frame["kind"], dtype=pandas.CategoricalDtype(["oak", "ash", "elm"]))
+    for y in (words, pandas.Categorical(words)):
+        model = mcmc.Softmax(frame[["x"]], y, prior_sd=1.0)
+        assert model.classes == ("oak", "ash", "elm") and model.names == ("x[ash]", "x[elm]")
+        same = mcmc.Softmax(frame[["x"]], words.cat.codes, prior_sd=1.0)
+        np.testing.assert_array_equal(model.log_posteriors([[0.3, -0.2]]), same.log_posteriors([[0.3, -0.2]]))
+    with pytest.warns(UserWarning, match="no row of y is of class 'yew'.*remove_unused_categories"):
+        mcmc.Softmax(frame[["x"]], words.cat.add_categories(["yew"]), prior_sd=1.0)
+    with pytest.raises(ValueError, match="y is missing in row 0"):
+        mcmc.Softmax(frame[["x"]], words.cat.remove_categories([words[0]]), prior_sd=1.0)
+    with pytest.raises(ValueError, match="categories of y are 3 classes, and n_classes is 4"):
+        mcmc.Softmax(frame[["x"]], words, 4, prior_sd=1.0)
+    with pytest.raises(ValueError, match="categories of y are 1 class,"):
+        mcmc.Softmax(frame[["x"]], pandas.Categorical(["a"] * 300), prior_sd=1.0)
+    with pytest.raises(ValueError, match="the pandas indexes of X and y differ"):
+        mcmc.Softmax(frame[["x"]], words[::-1], prior_sd=1.0)
+
+
+def test_chunks_of_frames_have_the_columns_of_the_model(frame):
+    words = frame["kind"].astype("category")
+    model = mcmc.Softmax(frame[["x"]], words, prior_sd=1.0)
+    parts = [(frame[["x"]][rows], words.cat.codes[rows]) for rows in (slice(0, 100), slice(100, 300))]
+    whole, chunked = mcmc.compress(model), mcmc.compress(model, chunks=parts)
+    np.testing.assert_allclose(chunked.psi_hat, whole.psi_hat, rtol=1e-6)
+    with pytest.raises(ValueError, match="its columns are 'z', and those of the model 'x'"):
+        mcmc.compress(model, chunks=[({"z": frame["x"]}, words.cat.codes)])
+
+
+# Formulas.
+
+
+def by_hand(frame, levels, **options):
+    """What the formula "kind ~ x + h" stands for, with its priors written out."""
+    pytest.importorskip("formulae")
+    x, v, w = (np.asarray(column, dtype=np.float64) for column in (frame["x"], frame["h"] == "v", frame["h"] == "w"))
+    X = np.column_stack([np.ones(len(x)), x, v, w])
+    y = np.array([levels.index(kind) for kind in frame["kind"]])
+    sd = np.array([1.0 / x.std(), 1.0, 1.0])
+
+    def log_prior(theta):
+        out = 0.0
+        for own in np.reshape(theta, (-1, 4)):
+            out += stats.norm.logpdf(own[1:], 0.0, sd).sum() + stats.norm.logpdf(own @ X.mean(axis=0), 0.0, 1.5)
+        return out
+
+    return mcmc.Softmax(X, y, log_prior=log_prior, **options)
+
+
+def test_a_formula_is_the_model_of_its_columns_and_levels(frame):
+    model, twin = mcmc.Softmax.from_formula("kind ~ x + h", frame), by_hand(frame, ["ash", "elm", "oak"])
+    points = np.random.default_rng(2).normal(size=(50, 8))
+    ours, plain = model.log_posteriors(points), twin.log_posteriors(points)
+    np.testing.assert_allclose(ours - ours[0], plain - plain[0], rtol=1e-12, atol=1e-10)
+    assert model.classes == ("ash", "elm", "oak")
+    assert model.names == tuple(f"{name}[{level}]" for level in ("elm", "oak")
+                                for name in ("Intercept", "x", "h[v]", "h[w]"))
+    found = {v.name: (v.shape, v.dims, v.coords) for v in model._variables_of(model.names)}
+    assert found == {"Intercept": ((2,), ("class",), (("elm", "oak"),)), "x": ((2,), ("class",), (("elm", "oak"),)),
+                     "h": ((2, 2), ("h_dim", "class"), (("v", "w"), ("elm", "oak")))}
+    assert "Intercept[elm], Intercept[oak] ~ Normal(0, 1.5), of centred columns" in str(model)
+
+
+def test_of_two_levels_it_is_the_logistic_model_of_the_second(frame):
+    pytest.importorskip("formulae")
+    two = frame[frame["kind"] != "oak"]
+    points = np.random.default_rng(2).normal(size=(20, 6))
+    formula = "{} ~ x * h"
+    for options in ({}, {"weights": two["times"]}):
+        softmax = mcmc.Softmax.from_formula(formula.format("kind"), two, **options)
+        logistic = mcmc.GLM.from_formula(formula.format("kind['elm']"), two, **options)
+        a, b = softmax.log_posteriors(points), logistic.log_posteriors(points)
+        np.testing.assert_allclose(a - a[0], b - b[0], rtol=1e-12, atol=1e-10)
+
+
+def test_priors_may_be_given_by_coefficient_column_and_term(frame):
+    pytest.importorskip("formulae")
+    prior = {"h": mcmc.Normal(0.0, 0.25), "x[oak]": mcmc.Normal(1.0, 0.5), "h[w][elm]": mcmc.StudentT(4.0, 0.0, 1.0),
+             "Intercept[oak]": mcmc.Normal(0.0, 7.0)}
+    shown = str(mcmc.Softmax.from_formula("kind ~ x + h", frame, prior=prior)).splitlines()
+    sd = 1.0 / frame["x"].std(ddof=0)
+    for words in ("Intercept[elm] ~ Normal(0, 1.5), of centred columns", f"x[elm] ~ Normal(0, {sd:.4g})",
+                  "h[v][elm], h[v][oak], h[w][oak] ~ Normal(0, 0.25)", "h[w][elm] ~ StudentT(4, 0, 1)",
+                  "Intercept[oak] ~ Normal(0, 7)", "x[oak] ~ Normal(1, 0.5)"):
+        assert f"  {words}" in shown
+    with pytest.raises(ValueError, match=r"prior names 'x\[ash\]'"):
+        mcmc.Softmax.from_formula("kind ~ x", frame, prior={"x[ash]": mcmc.Normal(0.0, 1.0)})
+
+
+def test_an_ordered_category_says_which_class_is_first(frame):
+    pytest.importorskip("formulae")
+    order = pandas.CategoricalDtype(["oak", "ash", "elm"], ordered=True)
+    model = mcmc.Softmax.from_formula("kind ~ x + h", frame.astype({"kind": order}))
+    twin = by_hand(frame, ["oak", "ash", "elm"])
+    points = np.random.default_rng(2).normal(size=(5, 8))
+    ours, plain = model.log_posteriors(points), twin.log_posteriors(points)
+    assert model.classes == ("oak", "ash", "elm")
+    np.testing.assert_allclose(ours - ours[0], plain - plain[0], rtol=1e-12, atol=1e-10)
+
+
+def test_a_frame_is_predicted_with_the_levels_of_the_model(frame):
+    pytest.importorskip("formulae")
+    model = mcmc.Softmax.from_formula("kind ~ scale(x) + h", frame)
+    trace = mcmc.sample(model, n_draws=100, n_tune=200, n_chains=2, rng=1)
+    new = pandas.DataFrame({"h": ["w", "u"], "x": [9.0, 0.0]})
+    z = (new["x"] - frame["x"].mean()) / frame["x"].std(ddof=0)
+    X = np.column_stack([np.ones(2), z, new["h"] == "v", new["h"] == "w"]).astype(float)
+    theta = trace.draws.reshape(-1, 2, 4)
+    eta = np.concatenate([np.zeros((200, 2, 1)), np.swapaxes(theta @ X.T, 1, 2)], axis=2)
+    exact = np.exp(eta) / np.exp(eta).sum(axis=2, keepdims=True)
+    for own in (model, pickle.loads(pickle.dumps(model))):
+        np.testing.assert_allclose(own.predict(trace, new), exact, rtol=1e-9)
+    assert trace["x" if "x" in trace.names else "scale(x)"].shape == (2, 100, 2)
+    with pytest.raises(ValueError, match="X lacks the column 'h', which 'kind ~ scale"):
+        model.predict(trace, new[["x"]])
+
+
+@pytest.mark.parametrize(("formula", "change", "words"), [
+    ("x ~ h", {}, "the outcome 'x' holds numbers or truth values; words"),
+    ("big ~ h", {"big": True}, "holds numbers or truth values"),
+    ("kind ~ x", {"kind": "ash"}, "the outcome 'kind' is 'ash' in every row; two levels"),
+    ("kind ~ x", {"kind": pandas.CategoricalDtype(["ash", "elm", "oak", "yew"])}, "levels without a row: 'yew'"),
+    ("kind ~ x + (1 | h)", {}, r"has effects of groups \(1\|h\)"),
+    ("kind ~ h + offset(x)", {}, "has an offset, and each class has a predictor of its own"),
+    ("kind['elm'] ~ x", {}, "is whether 'kind' is one level"),
+    ("p(times, times) ~ x", {}, "made by a function"),
+    ("~ x", {}, "words such as"),
+])
+def test_formulas_that_make_no_softmax_are_refused(frame, formula, change, words):
+    pytest.importorskip("formulae")
+    kinds = {name: value for name, value in change.items() if hasattr(value, "categories")}
+    frame = frame.assign(**{name: value for name, value in change.items() if name not in kinds}).astype(kinds)
+    with pytest.raises(ValueError, match=words):
+        mcmc.Softmax.from_formula(formula, frame)
+
+
+def test_options_that_are_none_are_refused(frame):
+    pytest.importorskip("formulae")
+    for options, error, words in [({"groups": frame["h"]}, ValueError, "not scaled by a formula"),
+                                  ({"family": "categorical"}, TypeError, "family was given"),
+                                  ({"priors": {}}, TypeError, "an option of bambi, not of Softmax.from_formula"),
+                                  ({"prior": mcmc.Normal(0.0, 1.0)}, TypeError, "a dict of priors by name"),
+                                  ({"names": ["a"]}, TypeError, "the formula says it")]:
+        with pytest.raises(error, match=words):
+            mcmc.Softmax.from_formula("kind ~ x", frame, **options)
