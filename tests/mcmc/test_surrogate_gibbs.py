@@ -317,18 +317,16 @@ def test_chains_have_starts_of_their_own_about_what_the_groups_say(sizes):
     """Where groups are few, points drawn apart are the same ones: chains began at one point, up to names of classes."""
     mix, _ = mixture(sizes=sizes, spread=2.0)
     kernel = mcmc.SurrogateGibbs(mix)
-    starts = np.array([kernel.init(rng=seed).position for seed in range(400)])
-    assert len(np.unique(np.sort(starts[:, len(sizes) : len(sizes) + 4], axis=1), axis=0)) == 400
-    trace = mcmc.sample(mix, n_draws=50, n_tune=50, rng=1)
-    assert not any("one point" in words for words in trace.warnings)
+    starts = np.array([kernel.dispersed(np.random.default_rng(seed)) for seed in range(400)])
+    for n_tune in (0, 50):
+        trace = mcmc.sample(mix, n_draws=50, n_tune=n_tune, rng=1)
+        assert not any("one point" in words for words in trace.warnings)
     X, y = (np.concatenate([np.asarray(v[g * 300 : (g + 1) * 300]) for g in range(0, len(sizes), 2)])
             for v in (mix.model._glm.X, mix.model._glm.y))
     exact = mcmc.GLM(X, y, prior_sd=1.0).reference()
-    wide = np.array([kernel.dispersed(np.random.default_rng(seed)) for seed in range(400)])
-    for found, width in ((starts, 1.0), (wide, 2.0)):
-        theta = found[:, len(sizes) : len(sizes) + 4].reshape(-1, 2, 2)[np.arange(400), found[:, 0].astype(int)]
-        z = np.linalg.solve(exact.factor, (theta - exact.center).T)
-        assert 0.85 * width < z.std() < 1.15 * width and abs(z.mean()) < 0.3
+    theta = starts[:, len(sizes) : len(sizes) + 4].reshape(-1, 2, 2)[np.arange(400), starts[:, 0].astype(int)]
+    z = np.linalg.solve(exact.factor, (theta - exact.center).T)
+    assert 1.7 < z.std() < 2.3 and abs(z.mean()) < 0.3
 
 
 def test_labels_may_be_left_out_of_the_trace():

@@ -333,7 +333,7 @@ def _started(
                     f"each, is needed{count}"
                 )
             starts = list(np.asarray(init))
-    spread = getattr(kernel, "dispersed", None) if init is None and n_tune else None
+    spread = _spread(kernel, init, n_tune)
     runs = []
     for i, (start, own) in enumerate(zip(starts, children, strict=True)):
         place = start if spread is None else spread(own)
@@ -391,6 +391,12 @@ def _require_continued(kernel: Kernel, trace: Trace) -> None:
                      f"model. To start others there give its last draws, trace.draws[:, -1], in place of it")
 
 
+def _spread(kernel: Kernel, init: Any, n_tune: int) -> Callable[[np.random.Generator], Any] | None:
+    """What draws a start for each chain, if there is such a function and it is to be used."""
+    asked = init is None and (n_tune or getattr(kernel, "always_dispersed", False))
+    return getattr(kernel, "dispersed", None) if asked else None
+
+
 def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
     """Whether several chains begin at one point."""
     if n_chains < 2 or isinstance(init, Trace):
@@ -398,7 +404,8 @@ def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
     if init is None:
         if getattr(kernel, "has_one_start", False):  # and needs no other
             return False
-        a, b = (_position(kernel.init(None, np.random.default_rng(seed))) for seed in (1, 2))
+        spread, rngs = _spread(kernel, init, 0), [np.random.default_rng(seed) for seed in (1, 2)]
+        a, b = (_position(kernel.init(None if spread is None else spread(rng), rng)) for rng in rngs)
         return a is not None and b is not None and a.dtype.kind == "f" and np.array_equal(a, b)
     starts, position = np.asarray(init), _position(kernel.init(None))
     if position is None:

@@ -103,8 +103,8 @@ class SurrogateGibbs:
 
     The trace counts rows; ``looks`` are the decisions of a sweep, and a sweep counts as ``accepted`` if at least half
     of them were. `acceptance` gives the shares. Chains begin at labels that no row is read for: points of expansion
-    drawn apart from each other as k-means++ does, and each group at the nearest. The parameters of each class are then
-    drawn given its groups from prior times expansions, twice as wide where `sample` tunes.
+    drawn apart from each other as k-means++ does, and each group at the nearest. `sample` then draws the parameters of
+    each class given its groups from prior times expansions, twice as wide.
 
     Classes may exchange names, see `MixtureOf`.
 
@@ -133,6 +133,7 @@ class SurrogateGibbs:
     """
 
     variable = "state"
+    always_dispersed = True  # also without tuning: few groups have one start of their own, up to names of classes
     refusal_advice = ("the expansions of the groups are far from their likelihoods there. Tune for longer, as tuning "
                       "shortens the moves of classes; kernel.acceptance(trace) says whether labels or parameters are "
                       "refused")
@@ -250,11 +251,11 @@ class SurrogateGibbs:
         ----------
         position : array_like of shape (size,), optional
             The variables of `parts` one after another, labels always among them; by default points of expansion drawn
-            apart from each other, each moved by as much as the parameters of its class may be.
+            apart from each other.
         rng : None, int, SeedSequence or Generator, optional
             For that draw.
         """
-        start = self._start(_checks.generator(rng), 1.0) if position is None else self._checked(position)
+        start = self._start(_checks.generator(rng)) if position is None else self._checked(position)
         return MixtureState(start, np.ones(self.model.n_classes), 0, np.zeros(4, dtype=np.int64))
 
     def _split(self, position: Array) -> dict[str, Array]:
@@ -283,20 +284,23 @@ class SurrogateGibbs:
         return at
 
     def dispersed(self, rng: np.random.Generator) -> Array:
-        """A start for one of several chains: parameters of classes twice as wide as they may be given their groups."""
-        return self._start(rng, SPREAD)
+        """A start for one of several chains: parameters of classes drawn given their groups, twice as wide."""
+        start, m = self._start(rng), self.model
+        if m.parameters is None:
+            found = self._split(start)
+            shares = np.equal.outer(found["label"], np.arange(m.n_classes)).astype(np.float64)
+            means, precisions = normals_of_classes(m.expansions, shares, m.model.prior_mean, m.model.prior_precision)
+            roots = np.linalg.inv(np.linalg.cholesky(precisions))
+            found["theta"][:] = means + SPREAD * np.einsum("kji,kj->ki", roots, rng.standard_normal(means.shape))
+        return start
 
-    def _start(self, rng: np.random.Generator, width: float) -> Array:
+    def _start(self, rng: np.random.Generator) -> Array:
         m, groups = self.model, self.model.expansions
         k = m.n_classes
         theta = m.parameters if m.parameters is not None else apart(groups, k, rng)
         label = groups.values_at(theta).argmax(axis=1)
         parts = [label.astype(np.float64)]
         if m.parameters is None:
-            shares = np.equal.outer(label, np.arange(k)).astype(np.float64)
-            theta, precisions = normals_of_classes(groups, shares, m.model.prior_mean, m.model.prior_precision)
-            roots = np.linalg.inv(np.linalg.cholesky(precisions))
-            theta = theta + width * np.einsum("kji,kj->ki", roots, rng.standard_normal(theta.shape))
             parts.append(theta.ravel())
         if m.weights is None:
             parts.append((np.bincount(label, minlength=k) + 1.0) / (m.n_groups + k))

@@ -186,7 +186,8 @@ class GLM(GLMRows):
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
         )
-        self._index = next(iter(_frames.indexes([X, y, offset, weights, trials])), None)
+        for index in _frames.indexes([X, y, offset, weights, trials])[:1]:
+            self._index = index
         refuse_overflow(self._glm.X, self._glm.y)
         refuse_nothing(self._glm.weights, "weights")
         refuse_nothing(self._glm.trials, "trials")
@@ -319,7 +320,8 @@ class GLM(GLMRows):
         x, y = found.pop("X"), found.pop("y")
         model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
         model.prior_part, model._terms, model._new_rows = part, terms, new_rows
-        model._index = next(iter(_frames.indexes(frame)), model._index)
+        for index in _frames.indexes(frame):
+            model._index = index
         return model
 
     def predict(

@@ -367,8 +367,7 @@ def _classes(groups: GroupExpansions, n_classes: int, mean: Array, precision: Ar
 
 
 def normals_of_classes(groups: GroupExpansions, shares: Array, mean: Array, precision: Array) -> tuple[Array, Array]:
-    """Means and precisions of the parameters of classes, given which share of each group is of each: prior times
-    expansions."""
+    """Means and precisions of classes' parameters, prior times expansions, given the share of each group in each."""
     slope, curvature = groups.derivatives(shares.T @ groups.coefficients)
     curvature = curvature + np.diag(precision)
     slope = slope + precision * (mean - groups.origin)
