@@ -301,7 +301,12 @@ def test_author_coreference_by_races_ends_where_exact_sampling_does(tmp_path):
         assert_rate_at_most(wrong, sum(int(line["draws"]) for line in lines if line["sampler"] == sampler), 0.05)
     assert float(last["exact"]["f1"]) > 0.8
     assert int(last["known"]["evaluations"]) < int(last["even"]["evaluations"])
-    assert (tmp_path / "author_coreference.png").read_bytes().startswith(b"\x89PNG")
+    picture = tmp_path / "author_coreference.png"
+    drawn = picture.read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    picture.unlink()
+    done = call("author_coreference", tmp_path, "--draw", str(tmp_path / "author_coreference.csv"))
+    assert done.returncode == 0 and picture.read_bytes() == drawn
 
 
 @pytest.mark.parametrize("script", [file.name for file in SCRIPTS])

@@ -25,7 +25,8 @@ follow a power law.
 
 Prints a table beside the paper's figures; writes ``author_coreference.csv`` (a line per sampler, run and sweep) and
 ``author_coreference.png``. Blocks are kept as they are done, and not done again unless ``--fresh``; Ctrl-C shows what
-there is. Needs the extras ``data`` and ``demo``; the sets come from the folder in FASTRACE_DATA or ``--data``.
+there is. ``--draw TABLE`` draws the picture of a csv file again, beside it. Needs the extras ``data`` and ``demo``; the
+sets come from the folder in FASTRACE_DATA or ``--data``.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from scipy import sparse, stats
 import fastrace as fr
 from fastrace import mcmc
 from papers import datasets
-from papers.common import meter, parser, save_arrays, settings, sheet, write_table
+from papers.common import meter, parser, read_table, save_arrays, settings, sheet, write_table
 
 SAMPLERS = {"exact": ("exact", "C0", "-"), "even": ("race, even (the paper's)", "C1", "--"),
             "adaptive": ("race, adaptive", "C2", "-."), "known": ("race, known part apart", "C3", "--")}
@@ -391,9 +392,7 @@ def print_table(record: Record, n_blocks: int, n_mentions: int, options: argpars
 
 def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
     """The csv file and the figure."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    table, picture = options.output / "author_coreference.csv", options.output / "author_coreference.png"
+    table = options.output / "author_coreference.csv"
     score = f1(record)
     lines = []
     for k, sampler in enumerate(SAMPLERS):
@@ -404,13 +403,24 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
                      record.wrong[cell], record.draws[cell])
             lines.append(dict(zip(COLUMNS, found, strict=True)))
     write_table(table, lines)
+    return table, draw(table)
+
+
+def draw(table: Path) -> Path:
+    """The figure of a csv file, beside it."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    lines, picture = read_table(table), table.with_suffix(".png")
+    runs, n_sweeps = (max(int(line[name]) for line in lines) + extra for name, extra in (("run", 1), ("sweep", 0)))
+    evaluations, score = (np.array([float(line[name]) for line in lines]).reshape(len(SAMPLERS), runs, n_sweeps)
+                          for name in ("evaluations", "f1"))
     figure, ((left, middle, right),) = sheet(1, 3, (15.0, 4.8))
-    sweeps = np.arange(1, options.sweeps + 1)
-    each = np.diff(record.evaluations, axis=2, prepend=0).mean(axis=1)
+    sweeps = np.arange(1, n_sweeps + 1)
+    each = np.diff(evaluations, axis=2, prepend=0).mean(axis=1)
     for k, (text, colour, dash) in enumerate(SAMPLERS.values()):
-        for run in range(options.runs):
+        for run in range(runs):
             label = text if run == 0 else None
-            left.plot(record.evaluations[k, run], score[k, run], dash, color=colour, lw=1.0, label=label)
+            left.plot(evaluations[k, run], score[k, run], dash, color=colour, lw=1.0, label=label)
             middle.plot(sweeps, score[k, run], dash, color=colour, lw=1.0, label=label)
         if k:
             right.plot(sweeps, each[0] / each[k], color=colour, label=text)
@@ -424,7 +434,7 @@ def write(record: Record, options: argparse.Namespace) -> tuple[Path, Path]:
         panel.grid(alpha=0.3)
         panel.legend()
     figure.savefig(picture, dpi=110)
-    return table, picture
+    return picture
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -440,9 +450,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--hot", type=float, default=2.0, help="temperature of the first sweep")
     add("--cold", type=float, default=0.2, help="temperature of the last sweep")
     add("--delta", type=float, default=0.05, help="probability of a wrong draw")
+    add("--draw", type=Path, metavar="TABLE", help="draw the picture of a csv file of an earlier run, and nothing else")
     options = made_parser.parse_args(arguments)
     options.runs = options.runs or (2 if options.quick else 7)
     options.sweeps = options.sweeps or (8 if options.quick else 15)
+    if options.draw and not options.draw.exists():
+        made_parser.error(f"there is no table {str(options.draw)!r}")
     if options.runs < 1 or options.sweeps < 2 or not 0.0 < options.delta < 1.0 or not 0.0 < options.cold <= options.hot:
         made_parser.error("a run, two sweeps, a delta in (0, 1) and temperatures above 0 are needed")
     return options
@@ -451,6 +464,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiment; return the exit status."""
     options = parse(arguments)
+    if options.draw:
+        print(f"wrote {draw(options.draw)}")
+        return 0
     options.output.mkdir(parents=True, exist_ok=True)
     records: list[Record] = []
     n_mentions = 0
