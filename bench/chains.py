@@ -6,10 +6,11 @@
 A row is a posterior, or a mixture. Ours and each rival that is installed run one after the other, each in a process
 of its own with one thread; models and data are those of `bench/benchmarks`. Effective draws are the smallest number
 over all parameters, scales included. "Set-up" is all that comes before the first step: modes, expansions, bounds,
-pilots; of NumPyro and nutpie compiling, and of NumPyro warm-up too. "Draws" holds tuning and the checks of the draws.
-A rival that has no answer after `--limit` CPU seconds (180 by default) is stopped, and the table says so. A row where
-a rival is faster, set-up left out or counted, is marked. Prints Markdown, and writes `bench/results/chains.csv`; rows
-that are not asked for stay as they are there. All rows take about 25 CPU minutes.
+pilots; of NumPyro, PyMC and nutpie compiling and warm-up. PyTensor starts with the compiler that it finds, without
+PYTENSOR_FLAGS, and with no code that it compiled before. "Draws" of ours holds tuning and the checks of the draws. A
+rival that has no answer after `--limit` CPU seconds (180 by default) is stopped, and the table says so. A row where a
+rival is faster, set-up left out or counted, is marked. Prints Markdown, and writes `bench/results/chains.csv`; rows
+that are not asked for stay as they are there. All rows take about 50 minutes.
 """
 
 # ruff: noqa: E402    (threads are limited before NumPy and JAX are imported)
@@ -32,6 +33,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -51,6 +53,9 @@ from fastrace import mcmc
 
 LONG_ENOUGH = 0.5  # seconds of sweeps, which take 20 microseconds and more
 FILE = HERE / "results" / "chains.csv"
+PYMC = {"PyMC NUTS": _peers.by_pymc, "nutpie": _peers.by_nutpie}
+NUTS = ("NumPyro NUTS", *PYMC)
+HMCECS = "NumPyro HMCECS, 200 rows"
 COLUMNS = ("row", "way", "ours", "set_up_seconds", "seconds", "effective", "per_second", "per_second_with_set_up",
            "milliseconds", "goal", "words")
 Figure = dict[str, Any]  # "effective" and "seconds", or a "rate", or "milliseconds" a sweep; "set_up", "words"
@@ -65,11 +70,11 @@ def chains(make: Callable[[], Any], n_draws: int = 4000) -> Figure:
 
     def first(chain: int, steps: Any) -> None:
         if not begun:
-            begun.append(time.process_time())
+            begun.append(_peers.cpu())
 
-    start = time.process_time()
+    start = _peers.cpu()
     trace = mcmc.sample(make(), n_draws=n_draws, n_chains=2, rng=1, threads=1, callback=first)
-    end = time.process_time()
+    end = _peers.cpu()
     words = f"{trace.kernel['kernel']}, R-hat {trace.rhat().max():.3f}, {trace.rows.mean():,.0f} rows a step"
     return {"effective": trace.ess().min(), "set_up": begun[0] - start, "seconds": end - begun[0], "words": words}
 
@@ -90,42 +95,47 @@ def given(found: tuple[float, float, float], words: str = "") -> Figure:
     return {"effective": found[0], "set_up": found[1], "seconds": found[2], "words": words}
 
 
-def nuts(name: str, table: Callable[[], tuple[Any, Any]], n_warmup: int, n_draws: int, **options: Any) -> Figure:
-    X, y = table()
-    model = _peers.regression(**options)
-    return given(
-        _peers.by_numpyro(model, (X, y.astype(np.float64 if name == "sigma" else np.int32)), n_warmup, n_draws),
-        f"{n_warmup} steps of warm-up, {n_draws} draws",
-    )
+def table_of(name: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Columns, outcomes, and the options of `_peers.regression` that give it priors like ours."""
+    if name == "headline":
+        X, y = headline.logistic(100_000, 10)
+        options = {"sd": 10.0}
+    elif "positives" in name:
+        X, y = without_chains.table(name)
+        options = {}
+    else:
+        X, y, options = hierarchies.table_of(name)
+        if name == "horseshoe":
+            options["spread"] = 1.0 / math.sqrt(y.mean() * (1.0 - y.mean()))
+        elif name == "unknown sigma":
+            options["spread"] = float(y.std())
+    return X, y.astype(np.float64 if name == "unknown sigma" else np.int32), options
 
 
-def nuts_of_groups(name: str, centred: bool = True) -> Figure:
-    n_warmup, n_draws = (40, 20) if "crossed" in name else (300, 200)
-    return given(
-        hierarchies.by_nuts(name, n_draws, n_warmup, centred),
-        f"{'' if centred else 'not '}centred, {n_warmup} steps of warm-up, {n_draws} draws",
-    )
+def by_peer(peer: str, name: str) -> Figure:
+    """A sampler of another library on a regression without groups."""
+    X, y, options = table_of(name)
+    n_tune, n_draws = (300, 200) if name == "horseshoe" else (200, 500)
+    words = f"{n_tune} steps of warm-up, {n_draws} draws"
+    if peer == "NumPyro NUTS":
+        return given(_peers.by_numpyro(_peers.regression(**options), (X, y), n_tune, n_draws), words)
+    if peer == HMCECS:
+        if name == "headline":
+            of = near_normal()
+        else:
+            of = without_chains.model(name) if "positives" in name else hierarchies.model_of(name)
+        return given(_peers.by_hmcecs(X, y, of.reference().theta_hat, **options), "not exact")
+    return given(PYMC[peer](_peers.pymc_regression(X, y, **options), n_tune, n_draws), words)
 
 
-def nuts_of_table(name: str) -> Figure:
-    """NUTS on a problem of `hierarchies.WIDE`, with priors like ours."""
-    X, y, options = hierarchies.table_of(name)
-    spread = 1.0
-    if name == "horseshoe":
-        spread = 1.0 / math.sqrt(y.mean() * (1.0 - y.mean()))
-    elif name == "unknown sigma":
-        spread = float(y.std())
-    quick = name != "horseshoe"
-    return nuts(
-        "sigma" if name == "unknown sigma" else "",
-        lambda: (X, y),
-        200 if quick else 300,
-        500 if quick else 200,
-        family=options.get("family", "logistic"),
-        prior=options.get("prior"),
-        offset=options.get("offset"),
-        spread=spread,
-    )
+def by_peer_of_groups(peer: str, name: str, centred: bool = True) -> Figure:
+    """The same with intercepts that vary; those of PyMC and nutpie by one factor."""
+    n_tune, n_draws = (40, 20) if "crossed" in name else (300, 200)
+    words = f"{'' if centred else 'not '}centred, {n_tune} steps of warm-up, {n_draws} draws"
+    if peer == "NumPyro NUTS":
+        return given(hierarchies.by_nuts(name, n_draws, n_tune, centred), words)
+    X, y, (code,) = hierarchies.varying_intercepts(name, hierarchies.N_ROWS)
+    return given(PYMC[peer](_peers.pymc_regression(X, y, code=code, centred=centred), n_tune, n_draws), words)
 
 
 def positives(name: str) -> Callable[[], Any]:
@@ -189,13 +199,9 @@ def at_the_mode(kernel: str, bound: str | None = None) -> Figure:
     return {"rate": per_second, "set_up": set_up, "words": f"{rows:.1f} rows a step; no tuning"}
 
 
-def pymc_model(centred: bool = False) -> Any:
-    X, y, codes = hierarchies.varying_intercepts("50 groups", hierarchies.N_ROWS)
-    return _peers.pymc_hierarchy(X, y, codes[0], 50, centred)
-
-
 def from_pymc(centred: bool) -> Figure:
-    model = pymc_model(centred)
+    X, y, (code,) = hierarchies.varying_intercepts("50 groups", hierarchies.N_ROWS)
+    model = _peers.pymc_regression(X, y, code=code, centred=centred)
     return chains(lambda: mcmc.from_pymc(model))
 
 
@@ -230,15 +236,20 @@ class Row:
         return self.ours | self.rivals
 
 
+def peers(name: str, which: tuple[str, ...] = NUTS) -> dict[str, Callable[[], Figure]]:
+    by = by_peer_of_groups if name in hierarchies.GROUPS else by_peer
+    return {peer: partial(by, peer, name) for peer in which}
+
+
 def hierarchy(title: str, name: str, goal: float, n_draws: int = 4000) -> Row:
     of = partial(hierarchies.model_of, name)
     rivals: dict[str, Callable[[], Figure]] = {}
     if name in hierarchies.GROUPS:
-        rivals = {"mcmc.laplace": partial(laplace, of), "NumPyro NUTS": partial(nuts_of_groups, name)}
-        if "crossed" in name:
-            del rivals["mcmc.laplace"]
+        if "crossed" not in name:
+            rivals["mcmc.laplace"] = partial(laplace, of)
+        rivals |= peers(name, NUTS if name == "50 groups" else NUTS[:1])
     else:
-        rivals = {"NumPyro NUTS": partial(nuts_of_table, name)}
+        rivals |= peers(name, (*NUTS, HMCECS) if name == "laplace prior" else NUTS)
     return Row(title, goal, {"mcmc.sample": partial(chains, of, n_draws)}, rivals)
 
 
@@ -251,8 +262,8 @@ def hard(title: str, name: str) -> Row:
         {"mcmc.sample": partial(chains, of)},
         {
             "mcmc.laplace": partial(laplace, of),
-            "NumPyro NUTS": partial(nuts_of_groups, name),
-            "NumPyro NUTS, not centred": partial(nuts_of_groups, name, False),
+            "NumPyro NUTS": partial(by_peer_of_groups, "NumPyro NUTS", name),
+            "NumPyro NUTS, not centred": partial(by_peer_of_groups, "NumPyro NUTS", name, False),
         },
     )
 
@@ -263,10 +274,8 @@ def few_positives(count: int, goal: float) -> Row:
         f"logistic, {count} positives in 1e5 rows, d = 10, exact",
         goal,
         {"PoissonMinibatchMetropolis": partial(chains, positives(name), 20_000)},
-        {
-            "mcmc.laplace": partial(laplace, partial(without_chains.model, name)),
-            "NumPyro NUTS": partial(nuts, name, partial(without_chains.table, name), 200, 500),
-        },
+        {"mcmc.laplace": partial(laplace, partial(without_chains.model, name))}
+        | peers(name, (*NUTS, HMCECS) if count == 20 else NUTS[:1]),
     )
 
 
@@ -336,13 +345,7 @@ ROWS = {
         "near-normal logistic, 1e5 rows, d = 10, exact",
         1_000_000,
         {"PoissonMinibatchMetropolis": partial(at_the_mode, "poisson")},
-        {
-            "mcmc.laplace": partial(laplace, near_normal),
-            "NumPyro NUTS": partial(nuts, "headline", lambda: headline.logistic(100_000, 10), 200, 500, sd=10.0),
-            "NumPyro HMCECS, 200 rows": lambda: given(
-                _peers.by_hmcecs(*headline.logistic(100_000, 10), near_normal().reference().theta_hat), "not exact"
-            ),
-        },
+        {"mcmc.laplace": partial(laplace, near_normal)} | peers("headline", (*NUTS, HMCECS)),
     ),
     "headline-race": Row(
         "the same, by races, wrong with probability .05",
@@ -356,7 +359,7 @@ ROWS = {
         "the first row as a PyMC model, not centred, unchanged",
         1_000,
         {"mcmc.sample(from_pymc)": partial(from_pymc, False), "the same, centred": partial(from_pymc, True)},
-        {"nutpie": lambda: given(_peers.by_nutpie(pymc_model(True)), "centred, 200 steps of tuning, 200 draws")},
+        {peer: partial(by_peer_of_groups, peer, "50 groups", False) for peer in PYMC},
     ),
     "small-groups": hard("Poisson, 6,000 rows, 300 groups of 20", "300 groups of 20 rows"),
     "rare-groups": hard("logistic, 6,000 rows, 100 groups of 60, 1 % positives", "100 groups of 60 rows"),
@@ -389,9 +392,14 @@ def run(name: str, way: str, limit: int) -> Figure:
     def at_most() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
 
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", name, way], capture_output=True, text=True, preexec_fn=at_most
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name, way],
+            capture_output=True,
+            text=True,
+            preexec_fn=at_most,
+            env=os.environ | {"PYTENSOR_FLAGS": f"base_compiledir={folder}"},
+        )
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"words": f"no answer in {limit} CPU seconds"}
     if done.returncode:

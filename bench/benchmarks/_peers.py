@@ -1,5 +1,6 @@
-"""Models of the benchmarks as rivals write them, whose samplers read all rows: NumPyro's NUTS and HMCECS, and PyMC."""
+"""Models of the benchmarks as rivals write them: NUTS of NumPyro, PyMC and nutpie, which read all rows, and HMCECS."""
 
+import os
 import time
 
 import numpy as np
@@ -7,6 +8,12 @@ import numpy as np
 from fastrace import mcmc
 
 QUICK = 20.0  # seconds of draws, below which they are made again without the compiling
+
+
+def cpu():
+    """CPU seconds of this process, and of the compilers that it has started and that have ended."""
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
 
 
 def smallest(samples):
@@ -62,10 +69,10 @@ def groups_of(n_levels, family="logistic", centred=True):
     return model
 
 
-def regression(family="logistic", prior=None, offset=None, spread=1.0, sd=2.5):
+def regression(family="logistic", prior=None, offset=None, spread=1.0, sd=2.5, n_subsample=None):
     """A regression without groups: NumPyro's function of columns and outcome. `spread` is the outcome's, or its noise.
 
-    A horseshoe is not centred, as its authors advise.
+    A horseshoe is not centred, as its authors advise. `n_subsample` rows at a time are what HMCECS reads.
     """
     import jax.numpy as jnp
     import numpyro
@@ -84,16 +91,24 @@ def regression(family="logistic", prior=None, offset=None, spread=1.0, sd=2.5):
         return numpyro.deterministic("beta", raw * jnp.sqrt(slab * wide / (slab + wide)))
 
     def model(x, outcome):
-        eta = x @ coefficients(x.shape[1], len(x)) + (0.0 if offset is None else jnp.asarray(offset))
-        if family == "logistic":
-            law = of.Bernoulli(logits=eta)
-        elif family == "poisson":
-            law = of.Poisson(jnp.exp(eta))
-        elif family == "negative-binomial":
-            law = of.NegativeBinomial2(jnp.exp(eta), 1.0 / numpyro.sample("dispersion", of.HalfCauchy(1.0)))
-        else:
-            law = of.Normal(eta, numpyro.sample("scale", of.HalfCauchy(spread)))
-        numpyro.sample("y", law, obs=outcome)
+        beta = coefficients(x.shape[1], len(x))
+        if family == "negative-binomial":
+            dispersion = numpyro.sample("dispersion", of.HalfCauchy(1.0))
+        elif family == "gaussian":
+            scale = numpyro.sample("scale", of.HalfCauchy(spread))
+        with numpyro.plate("rows", len(x), subsample_size=n_subsample):
+            eta = numpyro.subsample(x, event_dim=1) @ beta
+            if offset is not None:
+                eta += numpyro.subsample(jnp.asarray(offset), event_dim=0)
+            if family == "logistic":
+                law = of.Bernoulli(logits=eta)
+            elif family == "poisson":
+                law = of.Poisson(jnp.exp(eta))
+            elif family == "negative-binomial":
+                law = of.NegativeBinomial2(jnp.exp(eta), 1.0 / dispersion)
+            else:
+                law = of.Normal(eta, scale)
+            numpyro.sample("y", law, obs=numpyro.subsample(outcome, event_dim=0))
 
     return model
 
@@ -112,46 +127,86 @@ def classes(n_classes, sd=10.0):
     return model
 
 
-def by_hmcecs(X, y, mode, n_warmup=500, n_draws=8000, n_subsample=200, sd=10.0):
-    """Logistic regression by energy-conserving subsampling about the mode, to second order."""
+def by_hmcecs(X, y, mode, n_warmup=500, n_draws=8000, n_subsample=200, **options):
+    """A `regression` by energy-conserving subsampling about the mode, to second order."""
     import jax.numpy as jnp
-    import numpyro
-    from numpyro import distributions as of
     from numpyro.infer import HMCECS, NUTS
 
-    def model(x, outcome):
-        beta = numpyro.sample("beta", of.Normal(jnp.zeros(x.shape[1]), sd).to_event(1))
-        with numpyro.plate("rows", len(x), subsample_size=n_subsample):
-            some, labels = numpyro.subsample(x, event_dim=1), numpyro.subsample(outcome, event_dim=0)
-            numpyro.sample("y", of.Bernoulli(logits=some @ beta), obs=labels)
-
+    model = regression(n_subsample=n_subsample, **options)
     proxy = HMCECS.taylor_proxy({"beta": jnp.asarray(mode)}, degree=2)
     return by_numpyro(model, (X, y), n_warmup, n_draws, HMCECS(NUTS(model), num_blocks=10, proxy=proxy))
 
 
-def pymc_hierarchy(X, y, code, n_groups, centred):
-    """Varying intercepts in PyMC, whose rows enter by `pm.Data`."""
+def pymc_regression(X, y, family="logistic", prior=None, offset=None, spread=1.0, sd=2.5, code=None, centred=True):
+    """The posterior of `regression`, with or without intercepts that vary, in PyMC; rows enter by `pm.Data`."""
     import pymc as pm
 
     with pm.Model() as model:
-        x, group, outcome = pm.Data("x", X), pm.Data("group", code), pm.Data("outcome", y.astype(np.int64))
-        beta, sd = pm.Normal("beta", 0.0, 2.5, shape=X.shape[1]), pm.HalfNormal("sd", 2.5)
-        if centred:
-            effect = pm.Normal("effect", 0.0, sd, shape=n_groups)
+        x, outcome = pm.Data("x", X), pm.Data("outcome", y.astype(np.float64 if family == "gaussian" else np.int64))
+        dim = X.shape[1]
+        if isinstance(prior, mcmc.Laplace):
+            beta = pm.Laplace("beta", 0.0, prior.scale, shape=dim)
+        elif isinstance(prior, mcmc.Horseshoe):
+            raw, local = pm.Normal("raw", 0.0, 1.0, shape=dim), pm.HalfCauchy("local", 1.0, shape=dim)
+            whole = pm.HalfCauchy("global", prior.global_scale_of(dim, len(X), spread))
+            slab = pm.InverseGamma("slab", 0.5 * prior.slab_df, 0.5 * prior.slab_df * prior.slab_scale**2)
+            wide = (whole * local) ** 2
+            beta = pm.Deterministic("beta", raw * pm.math.sqrt(slab * wide / (slab + wide)))
         else:
-            effect = pm.Deterministic("effect", pm.Normal("raw", 0.0, 1.0, shape=n_groups) * sd)
-        pm.Bernoulli("y", logit_p=x @ beta + effect[group], observed=outcome)
+            beta = pm.Normal("beta", 0.0, sd * spread, shape=dim)
+        eta = x @ beta
+        if offset is not None:
+            eta += pm.Data("offset", offset)
+        if code is not None:
+            group, n, width = pm.Data("group", code), int(code.max()) + 1, pm.HalfNormal("sd", 2.5)
+            if centred:
+                effect = pm.Normal("effect", 0.0, width, shape=n)
+            else:
+                effect = pm.Deterministic("effect", pm.Normal("raw", 0.0, 1.0, shape=n) * width)
+            eta += effect[group]
+        if family == "logistic":
+            pm.Bernoulli("y", logit_p=eta, observed=outcome)
+        elif family == "poisson":
+            pm.Poisson("y", mu=pm.math.exp(eta), observed=outcome)
+        elif family == "negative-binomial":
+            alpha = 1.0 / pm.HalfCauchy("dispersion", 1.0)
+            pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=alpha, observed=outcome)
+        else:
+            pm.Normal("y", mu=eta, sigma=pm.HalfCauchy("scale", spread), observed=outcome)
     return model
 
 
-def by_nutpie(model, n_tune=200, n_draws=200):
-    """Effective draws of one chain of nutpie, seconds of compiling and tuning together with drawing."""
+def least_of(found):
+    """`smallest`, of the one chain of PyMC or nutpie; a name that ends with "__" is of a parameter on another scale."""
+    draws = found.posterior.data_vars.items()
+    return smallest({name: values.to_numpy()[0] for name, values in draws if not name.endswith("__")})
+
+
+def by_pymc(model, n_tune, n_draws):
+    """Effective draws of one chain of PyMC's own NUTS; seconds of compiling and tuning; seconds of the draws."""
+    import pymc as pm
+
+    tuned = start = cpu()
+
+    def each(trace, draw):
+        nonlocal tuned
+        if draw.tuning:
+            tuned = cpu()
+
+    found = pm.sample(n_draws, tune=n_tune, chains=1, cores=1, random_seed=1, progressbar=False, callback=each,
+                      compute_convergence_checks=False, model=model)
+    return least_of(found), tuned - start, cpu() - tuned
+
+
+def by_nutpie(model, n_tune, n_draws):
+    """The same of nutpie, with Numba. It does not tell when it has tuned: the seconds are shared out by gradients."""
     import nutpie
 
-    start = time.process_time()
+    start = cpu()
     compiled = nutpie.compile_pymc_model(model)
-    middle = time.process_time()
+    middle = cpu()
     found = nutpie.sample(compiled, draws=n_draws, tune=n_tune, chains=1, cores=1, seed=1, progress_bar=False)
-    end = time.process_time()
-    samples = {name: values.to_numpy()[0] for name, values in found.posterior.data_vars.items()}
-    return smallest(samples), middle - start, end - middle
+    took = cpu() - middle
+    tuning, drawing = (int(stats.n_steps.sum()) for stats in (found.warmup_sample_stats, found.sample_stats))
+    share = tuning / (tuning + drawing)
+    return least_of(found), middle - start + share * took, (1.0 - share) * took

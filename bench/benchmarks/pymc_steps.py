@@ -1,7 +1,8 @@
-"""Microseconds a step of models written in PyMC beside the same `mcmc.GLM`.
+"""Microseconds a step of models written in PyMC beside the same `mcmc.GLM`, and seconds to expand what is no GLM.
 
 ``python -m benchmarks.pymc_steps`` prints the table, measured in one run; with names of models, such as
-``probit cloglog``, it prints their rows alone.
+``probit cloglog``, it prints their rows alone. ``python -m benchmarks.pymc_steps references`` prints the seconds of
+`from_pymc` and of ``reference()`` for models of 57 parameters and 300,000 rows that are no GLMs.
 """
 
 import sys
@@ -82,7 +83,7 @@ def of_family(family):
 def groups(potential=False):
     """200,000 rows with 50 varying intercepts, not centred."""
     pm, (X, y, codes) = pm_or_skip(), hierarchies.varying_intercepts("50 groups", hierarchies.N_ROWS)
-    model = _peers.pymc_hierarchy(X, y, codes[0], 50, False)
+    model = _peers.pymc_regression(X, y, code=codes[0], centred=False)
     if potential:
         with model:
             pm.Potential("soft", -0.5 * pm.math.sqr(model["beta"].sum() - 1.0) / 9.0)
@@ -90,6 +91,47 @@ def groups(potential=False):
                            group_prior=mcmc.HalfNormal(2.5))
 
 
+def curve(n_rows):
+    """A curve that decays, beside 53 columns: nothing that a `GLM` has."""
+    pm, rng = pm_or_skip(), np.random.default_rng(5)
+    X, age = rng.standard_normal((n_rows, 53)), rng.uniform(0.0, 5.0, n_rows)
+    y = 1.0 + 2.0 * np.exp(-0.7 * age) + X @ np.linspace(-0.5, 0.5, 53) + 0.5 * rng.standard_normal(n_rows)
+    with pm.Model() as model:
+        x, since, outcome = pm.Data("x", X), pm.Data("since", age), pm.Data("outcome", y)
+        level, height = pm.Normal("level", 0.0, 5.0), pm.Normal("height", 0.0, 5.0)
+        rate, sigma = pm.HalfNormal("rate", 1.0), pm.HalfNormal("sigma", 2.0)
+        seen = level + height * pm.math.exp(-rate * since) + x @ pm.Normal("beta", 0.0, 2.5, shape=53)
+        pm.Normal("y", mu=seen, sigma=sigma, observed=outcome)
+    return model
+
+
+def layer(n_rows):
+    """A hidden layer of five units, which see ten columns: no linear predictor is left of the rows' terms."""
+    pm, rng = pm_or_skip(), np.random.default_rng(6)
+    X, hidden = rng.standard_normal((n_rows, 10)), rng.normal(0.0, 0.5, (10, 5))
+    y = 0.3 + np.tanh(X @ hidden) @ np.linspace(1.0, 2.0, 5) + 0.5 * rng.standard_normal(n_rows)
+    with pm.Model() as model:
+        x, outcome = pm.Data("x", X), pm.Data("outcome", y)
+        level, sigma = pm.Normal("level", 0.0, 5.0), pm.HalfNormal("sigma", 2.0)
+        inner = pm.Normal("inner", 0.0, 0.5, shape=(10, 5), initval=hidden + 0.05)
+        outer = pm.HalfNormal("outer", 2.0, shape=5)
+        pm.Normal("y", mu=level + pm.math.tanh(x @ inner) @ outer, sigma=sigma, observed=outcome)
+    return model
+
+
+def groups_and_potential(n_rows):
+    """Eight coefficients, 48 varying intercepts and their deviation, beside a potential."""
+    pm, rng = pm_or_skip(), np.random.default_rng(7)
+    X, code = rng.standard_normal((n_rows, 8)), rng.integers(48, size=n_rows)
+    eta = X @ np.linspace(-0.5, 0.5, 8) + (0.6 * rng.standard_normal(48))[code]
+    model = _peers.pymc_regression(X, rng.random(n_rows) < special.expit(eta), code=code, centred=False)
+    with model:
+        pm.Potential("soft", -0.5 * pm.math.sqr(model["beta"].sum() - 1.0) / 9.0)
+    return model
+
+
+NO_GLMS = {"a decaying curve beside 53 columns": curve, "a hidden layer of five units": layer,
+           "48 intercepts, with a Potential": groups_and_potential}
 MODELS = {
     "logistic, normal prior": regression,
     "logistic, Laplace prior": lambda: regression("laplace"),
@@ -160,7 +202,36 @@ class StepsOfPyMC:
         return found[way][1]
 
 
+def seconds_of_reference(name, n_rows=300_000):
+    """CPU seconds and seconds by the clock of `from_pymc` and of its first expansion, and how many parameters."""
+    model, spent, start = NO_GLMS[name](n_rows), _peers.cpu(), time.perf_counter()
+    ours = mcmc.from_pymc(model, progress=True)
+    made = _peers.cpu() - spent
+    ours.reference()
+    return made, _peers.cpu() - spent - made, time.perf_counter() - start, ours.dim
+
+
+class ReferencesOfPyMC:
+    """CPU seconds of the first expansion at the mode of models that are no GLMs; the goal is 10 for all rows."""
+
+    params = (list(NO_GLMS), [30_000, 300_000])
+    param_names = ["model", "n_rows"]
+    timeout = 600
+
+    def track_seconds(self, name, n_rows):
+        return seconds_of_reference(name, n_rows)[1]
+
+
+def references():
+    print("| model | parameters | from_pymc, CPU s | reference, CPU s | both, s by the clock |\n" + "|---" * 5 + "|")
+    for name in NO_GLMS:
+        made, expanded, clock, dim = seconds_of_reference(name)
+        print(f"| {name} | {dim} | {made:.1f} | {expanded:.1f} | {clock:.1f} |", flush=True)
+
+
 def main(names):
+    if names == ["references"]:
+        return references()
     print("| model | kernel | mcmc.GLM, us | from_pymc, us | times | as_glm(), us | times |\n" + "|---" * 7 + "|")
     for name in names or MODELS:
         for kernel in KERNELS:
@@ -176,6 +247,7 @@ def main(names):
             print(f"| {name} | {said} | {' | '.join(cells)} |", flush=True)
             for way, why in words.items():
                 print(f"    {way}: {why[:150]}", flush=True)
+    return None
 
 
 if __name__ == "__main__":
