@@ -200,3 +200,13 @@ def test_result_may_be_asked_for_in_another_thread_while_the_race_runs(rng):
     running.join()
     assert all(not (result.lower > result.upper).any() for result in found)
     assert np.isfinite(race.result().lower).all()
+
+
+def test_rewards_far_from_zero_are_warned_of():
+    right = (np.random.default_rng(0).random((2_000, 3)) < [0.5, 0.6, 0.4]).astype(float)
+    for variance in ("pairwise", "marginal"):
+        assert "far from 0" in " ".join(fr.race(right + 1e15, variance=variance, rng=1).warnings)
+        assert "far from 0" not in " ".join(fr.race(right + 1e9, variance=variance, rng=1).warnings)
+    assert not fr.race(np.c_[right[:, 0], right[:, 0]] + 1e15, rng=1).warnings  # no difference to lose
+    # A constant on the scale of sums is no part of them.
+    assert "far from 0" not in " ".join(fr.race(right, offset=[2e18, 2e18, 2e18], rng=1).warnings)

@@ -366,3 +366,9 @@ def test_a_source_without_rows_is_decided_by_the_threshold():
     test = fr.AcceptTest(np.zeros(0), rng=1)
     assert test.decide(-1.0) and not test.decide(0.0)
     assert test.result().fraction_read == 0.0
+
+
+@pytest.mark.parametrize("size", [2, 20, 49])
+def test_a_sum_that_overflows_before_the_first_look_is_refused(size):
+    with pytest.raises(ValueError, match="the sum of the rewards overflows"):
+        fr.AcceptTest(np.full(size, 1e308), rng=1).accept()

@@ -139,6 +139,11 @@ cdef inline bint constant_so_far(double std, double size) noexcept nogil:
     return not std > 1e-12 * size
 
 
+cdef inline bint lost_in_sums(double std, double size) noexcept nogil:
+    """Whether rewards of this size differ, but too little for their sums: `_checks.COARSE` is that of a support."""
+    return 0.0 < std < 5e-13 * size
+
+
 # What bettors are worth: quantiles of the normal rule for forecasts.
 
 cdef inline double quantile_of_equal_evidence(double log_inv_delta) noexcept nogil:

@@ -11,8 +11,8 @@ from fastrace._math._betting cimport wealth_init, wealth_t
 from fastrace._math._moments cimport moments4_extend_difference, moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._math._rule cimport (BETTING, NORMAL, SERFLING, constant_so_far, look_init, look_onwards, look_t,
                                    look_width, mean_with_rest, quantile_of_equal_evidence)
-from fastrace.races._judge cimport (BY_BUDGET, CONSTANT_FIRST_LOOK, HELD_BACK, IMPOSSIBLE_REWARD, MISSING_REWARD,
-                                    OUTSIDE_SUPPORT, RUNNING, SKEWED, WORST, RaceJudge)
+from fastrace.races._judge cimport (BY_BUDGET, CONSTANT_FIRST_LOOK, FAR_FROM_ZERO, HELD_BACK, IMPOSSIBLE_REWARD,
+                                    MISSING_REWARD, OUTSIDE_SUPPORT, RUNNING, SKEWED, WORST, RaceJudge)
 from fastrace.races._reading cimport ROWS_PER_CHECK
 
 import numpy as np
@@ -362,6 +362,7 @@ cdef class RaceAnswers(RaceJudge):
     def warnings(self, of_all_draws=False, ended=""):
         """What may void the promise, in words; `ended` says what stopped a race that had not decided."""
         guard_check_built(&self.guard, self)
+        cdef int flags = self.all_flags if of_all_draws else self.flags
         found, told = self.doubts(of_all_draws), []
         if self.flags & MISSING_REWARD:
             lost = counted(int(self._lost.sum()), "missing reward")
@@ -371,6 +372,9 @@ cdef class RaceAnswers(RaceJudge):
                             "these are all that were read, so that nothing is known of any arm"))
         if found["outside"]:
             told.append("a reward lay outside the support: the promise is void; widen support")
+        if flags & FAR_FROM_ZERO:
+            told.append("rewards are so far from 0 that their sums lose the digits that tell arms apart, so that means, "
+                        "intervals and the answer may be wrong, of an exact race too: subtract a constant from all rewards")
         if found["constant"]:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")

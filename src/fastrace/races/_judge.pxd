@@ -23,6 +23,7 @@ cdef enum:      # what may void the promise
     IMPOSSIBLE_REWARD = 8
     HELD_BACK = 16
     MISSING_REWARD = 32
+    FAR_FROM_ZERO = 64
 
 cdef enum:      # what becomes of a missing reward, nan; places in `_judge.MISSING`
     RAISE = 0

@@ -13,7 +13,7 @@ from fastrace._math._criteria cimport rows_needed
 from fastrace._math._evidence cimport look_evidence
 from fastrace._math._missing cimport rows_silent_for_good, worth_a_warning
 from fastrace._math._moments cimport moments4_extend, moments4_extend_difference, moments4_skewness, moments4_std
-from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width,
+from fastrace._math._rule cimport (BETTING, NORMAL, constant_so_far, lead_stands, look_init, look_width, lost_in_sums,
                                    quantile_of_equal_evidence)
 from fastrace._math._skewness cimport tail_half_width, tail_rows, unseen_rows
 from fastrace.races._reading cimport ROWS_PER_BLOCK, ROWS_PER_CALL, ROWS_PER_CHECK
@@ -489,6 +489,8 @@ cdef class RaceJudge(RaceScores):
             span += self.high[j] - self.low[j]
         if self.still[i] and self.still[j]:
             return 0.0
+        if self.bound == NORMAL and lost_in_sums(std, max(fabs(self.sum[i]), fabs(self.sum[j])) / self.n_read):
+            self.flags |= FAR_FROM_ZERO
         if self.bound == NORMAL and constant_so_far(std, size):
             if self.looks_taken == 0:
                 self.flags |= CONSTANT_FIRST_LOOK

@@ -269,6 +269,9 @@ cdef class ThresholdRace:
             self._describe(shift)
             if n == self.n_rows:
                 self.half_width = 0.0
+                if not isfinite(self.tally.seen.mean):
+                    with gil:
+                        self._find_bad_row()
                 return self._finish(self.tally.seen.mean > level, BY_CERTAINTY)
             if tally_decides(&self.tally, &self.rule, k - 1, level, &self.half_width, &self.constant, &self.skewed):
                 return self._finish(self.tally.seen.mean > level, BY_BOUND)

@@ -6,14 +6,14 @@ import copy
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._math._half_widths as _half_widths
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.results import ComparisonResult
 from fastrace.streams import _rules
 from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, instants, ratios, split
@@ -227,9 +227,10 @@ class Comparison(_checks.OwnInit):
         Raises
         ------
         ValueError
-            If an arm is unknown, a reward is nan or outside `support`, or lengths differ. Nothing is changed then; nor
-            by Ctrl-C.
+            If an arm is unknown, a reward is nan or outside `support`, or lengths or pandas indexes differ. Nothing is
+            changed then; nor by Ctrl-C.
         """
+        _frames.require_same_rows(arms=arms, rewards=rewards, clusters=clusters, times=times)
         values = self._rewards(rewards)
         codes = self._codes(arms, values.size)
         keys = self._keys(clusters, values.size)
@@ -556,6 +557,9 @@ class Comparison(_checks.OwnInit):
         if isinstance(options.get("clusters"), str):
             raise TypeError(f"clusters is {options['clusters']!r}; the column that holds the keys goes by cluster=, as "
                             f"those of the arm and the reward go by arm= and reward=")
+        if isinstance(frame, Mapping):
+            _frames.require_same_rows(**{str(of): frame[of] for of in (arm, reward, cluster, time)
+                                          if isinstance(of, Hashable) and of in frame})
         labels = column(frame, arm, "arm")
         values = column(frame, reward, "reward")
         keys = None if cluster is None else column(frame, cluster, "cluster")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _progress
+from fastrace._base import _checks, _frames, _progress
 from fastrace._base._handed import handed_over
 from fastrace.results import PermutationResult
 from fastrace.streams._counts import at_least, bisected, fewer
@@ -544,6 +544,8 @@ def permutation_test(
             return _own_null(resample, k, generator, observed.shape)[:, active]
     else:
         kind = _checks.choice(permutation_type, "permutation_type", TYPES)
+        if kind != "independent":       # the samples belong together row by row
+            _frames.require_same_rows(**{f"data[{i}]": sample for i, sample in enumerate(data)})
         drawn = Resamples(data, kind, axis, n_resamples, generator)
         compute = per_hypothesis(statistic, vectorized)
         observed = drawn.observed(compute)

@@ -1,0 +1,56 @@
+"""Doors that pair rows of several pandas objects refuse those whose indexes differ, and take them once they agree."""
+
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.model_selection import race_predictions
+
+pd = pytest.importorskip("pandas")
+
+ARMS = pd.Series(np.tile(["a", "b"], 100))
+REWARDS = (ARMS == "b").astype(float)
+
+
+def observed(rewards, **more):
+    comparison = fr.Comparison(["a", "b"], support=(0, 1), clusters="clusters" in more)
+    comparison.observe_many(ARMS, rewards, **more)
+    return comparison.result().mean.tolist()
+
+
+def read(rewards):
+    events = {"arm": ARMS, "reward": rewards}
+    return fr.Comparison.from_frame(events, arm="arm", reward="reward", support=(0, 1)).result().mean.tolist()
+
+
+def paired(rewards, of="samples"):
+    return fr.permutation_test((REWARDS, rewards), lambda a, b, axis: (a * b).mean(axis=axis), permutation_type=of,
+                               n_resamples=99, rng=1).statistic
+
+
+def scored(predicted, **more):
+    return race_predictions(REWARDS, predicted, scoring="neg_mean_squared_error", support=(-1, 0), rng=1, **more).best
+
+
+DOORS = {
+    "observe_many": observed,
+    "clusters": lambda keys: observed(REWARDS, clusters=keys),
+    "times": lambda times: observed(REWARDS, times=times),
+    "from_frame": read,
+    "race_predictions": lambda predicted: scored(pd.DataFrame({"p": predicted, "q": 1 - predicted})),
+    "sample_weight": lambda weights: scored(np.c_[REWARDS, 1 - REWARDS], sample_weight=weights + 1.0),
+    "samples": paired,
+    "pairings": lambda rewards: paired(rewards, "pairings"),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_rows_in_another_order_are_refused(door):
+    shuffled = REWARDS.sample(frac=1.0, random_state=1)
+    with pytest.raises(ValueError, match="the pandas indexes of .* differ: row 0 is 0 in the one and"):
+        DOORS[door](shuffled)
+    assert DOORS[door](shuffled.loc[ARMS.index]) == DOORS[door](REWARDS.to_numpy())
+
+
+def test_independent_samples_have_no_rows_in_common():
+    assert paired(REWARDS.sample(frac=1.0, random_state=1), "independent") <= 1.0
