@@ -16,7 +16,8 @@ from fastrace.pulls import BernoulliPulls
 RULES = {"FiniteRace": "FiniteRace", "BettingRace": "differences", "BettingRace, rows as they come":
          "differences, in order", "LUCB": "LUCB", "LUCB, paired": "LUCB, paired"}
 DELTA, MOST_ROUNDS = 0.05, 60_000
-RUNS = {"LUCB": 400, "LUCB, paired": 100, "BettingRace": 100}       # of independent arms
+KNOWN = "whole rounds, means known"
+RUNS = {"LUCB": 400, "LUCB, paired": 100, "BettingRace": 100, KNOWN: 100}       # of independent arms
 
 
 def rounds_time(means):
@@ -26,7 +27,29 @@ def rounds_time(means):
     return sum(rounds) + max(rounds)
 
 
+def known_means(means, k):
+    """Pulls of whole rounds by who knows all means, and tests each arm against the best one with delta / (n_arms - 1).
+
+    An arm leaves once the ratio of the likelihood of both means to that of their average, under which the test of a
+    smaller mean is hardest, is above ``(n_arms - 1) / delta``: no test of the pair that may stop at any time needs
+    fewer rounds on average.
+    """
+    order = np.argsort(-means)
+    best, others = means[order[0]], means[order[1:]]
+    rewards = np.random.default_rng(k).random((MOST_ROUNDS, means.size), dtype=np.float32) < means[order]
+    middle = 0.5 * (best + others)
+    first, second = rewards[:, :1], rewards[:, 1:]
+    evidence = np.where(first, np.log(best / middle), np.log((1.0 - best) / (1.0 - middle))) + np.where(
+        second, np.log(others / middle), np.log((1.0 - others) / (1.0 - middle)))
+    over = np.cumsum(evidence, axis=0) >= np.log(others.size / DELTA)
+    assert over.any(axis=0).all()
+    rounds = 1 + over.argmax(axis=0)
+    return rounds.sum() + rounds.max()
+
+
 def independent(means, rule, k):
+    if rule == KNOWN:
+        return known_means(means, k)
     if rule == "BettingRace":
         rewards = (np.random.default_rng(k).random((MOST_ROUNDS, len(means)), dtype=np.float32) < means).view(np.uint8)
         result = fr.BettingRace(len(means), support=(0, 1), rule="differences").run(rewards, order="given")
@@ -55,7 +78,7 @@ def main(runs=40):
                     made.append(bench.pulls(table, rule, k))
                 means.append(f"{np.mean(made):,.0f}")
             print(f"| {correlation} | {gap} | " + " | ".join(means) + " |", flush=True)
-    columns = "T* log(1 / delta)", "the same, whole rounds", "LUCB", "LUCB, paired", "BettingRace"
+    columns = "T* log(1 / delta)", "the same, whole rounds", *RUNS
     print("\n| independent arms of 0/1 rewards | " + " | ".join(columns) + " |\n|---|" + "---|" * len(columns))
     for name, means in Distance.instances.items():
         made = [pulls(name, rule) for rule in RUNS]

@@ -9,6 +9,7 @@ import functools
 import math
 
 import numpy as np
+from scipy.special import gammaln
 
 import fastrace as fr
 from benchmarks.in_flight import on_table
@@ -107,16 +108,47 @@ NEAR_TIES = {           # tables by seed; the standard deviation of a difference
 
 
 @functools.lru_cache
-def near_ties(instance, epsilon):
+def near_ties(instance, epsilon, growth=None):
     """Share of the prompts that every run reads, and how many named a variant that is worse by `epsilon` or more."""
     share, wrong = [], 0
     for k in range(SEEDS):
         table = NEAR_TIES[instance](k)
-        found = fr.race(paid(table), DELTA, n_arms=6, n_rows=20_000, support=(0, 1), epsilon=epsilon, rng=k)
+        found = fr.race(paid(table), DELTA, n_arms=6, n_rows=20_000, support=(0, 1), epsilon=epsilon, rng=k,
+                        growth=growth)
         share.append(found.pulls.max() / 20_000)
         means = table.mean(axis=0)
         wrong += means[found.best] <= means.max() - epsilon if epsilon else means[found.best] < means.max()
     return np.array(share), int(wrong)
+
+
+def near_ties_known(instance, epsilon, n_tables=SEEDS):
+    """Share of the prompts that who knows the table needs on average to show that the best variant will do.
+
+    Each rival has a test of its own with a fifth of delta, that of the ratio of likelihoods of the counts of prompts on
+    which the two differ: as they are, and as they would be were the rival better by `epsilon`. So tests a pair who
+    needs about the fewest prompts on average and may stop at any time; a race may name another variant than the best.
+    """
+    found = []
+    for k in range(n_tables):
+        table = NEAR_TIES[instance](k)
+        table = table[np.random.default_rng(k).permutation(len(table))]
+        best, needed = table.mean(axis=0).argmax(), 0
+        for rival in np.delete(np.arange(table.shape[1]), best):
+            up, down = (table[:, best] > table[:, rival]).cumsum(), (table[:, best] < table[:, rival]).cumsum()
+            differ = up[-1] + down[-1]
+            worse = math.ceil(0.5 * (differ + epsilon * len(table)))
+            ratio = (log_ways(up[-1], up) + log_ways(down[-1], down)
+                     - log_ways(differ - worse, up) - log_ways(worse, down))
+            shown = ratio >= math.log((table.shape[1] - 1) / DELTA)
+            needed = max(needed, 1 + shown.argmax() if shown.any() else len(table))
+        found.append(needed / len(table))
+    return np.array(found)
+
+
+def log_ways(n, k):
+    """Log of the number of ways to choose each k of n; -inf where there is none."""
+    inside = np.minimum(k, n)
+    return np.where(k > n, -np.inf, gammaln(n + 1) - gammaln(inside + 1) - gammaln(n - inside + 1))
 
 
 class SixNearTied:
@@ -145,11 +177,15 @@ def print_twelve_models():
 
 
 def print_near_ties():
-    print("| | epsilon = .01: mean, most | wrong | no epsilon | wrong |\n|---|---|---|---|---|")
+    print("| | epsilon = .01: mean, most | wrong | growth = 1.05 | table known | no epsilon | wrong |")
+    print(7 * "|---" + "|")
     for name in NEAR_TIES:
-        cells = (f"{100 * share.mean():.1f} %, {100 * share.max():.1f} % | {wrong}"
-                 for share, wrong in (near_ties(name, epsilon) for epsilon in SixNearTied.params[1]))
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        near, whole = (f"{100 * share.mean():.1f} %, {100 * share.max():.1f} % | {wrong}"
+                       for share, wrong in (near_ties(name, epsilon) for epsilon in SixNearTied.params[1]))
+        finer = f"{100 * near_ties(name, 0.01, 1.05)[0].mean():.1f} %"
+        known = near_ties_known(name, 0.01) if name.startswith("answers") else None
+        floor = "" if known is None else f"{100 * known.mean():.1f} % +- {100 * known.std() / math.sqrt(SEEDS):.1f}"
+        print(f"| {name} | {near} | {finer} | {floor} | {whole} |", flush=True)
 
 
 if __name__ == "__main__":

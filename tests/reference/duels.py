@@ -26,7 +26,7 @@ class Duels:
         self.low, self.high = np.asarray(low, float), np.asarray(high, float)
         gaps, weights = bettors_of_a_stream() if n_rows == math.inf else bettors(n_rows)
         self.gaps, self.logs = np.array(gaps), np.log(np.array(weights))
-        self.seats = min(self.n, max(min(SEATS, 2**16 // self.n), 2 * n_best))
+        self.seats = min(self.n, max(2**12 // self.n, min(SEATS, 2**16 // self.n), 2 * n_best))
         self.seated, self.turns = np.arange(self.n) < self.seats, (np.arange(self.n) < self.seats).astype(int)
         self.start, self.sum, self.rounds = np.zeros(self.n), np.zeros(self.n), 0
         self.wealth = np.tile(self.logs, (self.n, self.n, 2, 1))

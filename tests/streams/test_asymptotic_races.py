@@ -199,11 +199,11 @@ def test_a_table_is_read_to_its_exact_end():
 
 def test_more_arms_than_seats():
     rng = np.random.default_rng(8)
-    rewards = rng.normal(size=(6000, 30)) + np.linspace(0.0, 0.9, 30) + rng.normal(size=(6000, 1))
-    race = fr.BettingRace(30, support=None, first_look=50)
+    rewards = rng.normal(size=(6000, 80)) + np.linspace(0.0, 2.4, 80) + rng.normal(size=(6000, 1))
+    race = fr.BettingRace(80, support=None, first_look=50)
     result = race.run(rewards, order="given")
-    assert 29 in result.active and 29 in np.atleast_1d(result.best) and result.pulls[:10].max() < 400
-    table = fr.BettingRace(30, support=None, first_look=50).run(rewards, rng=1)
+    assert 79 in result.active and 79 in np.atleast_1d(result.best) and result.pulls[:60].max() < 400
+    table = fr.BettingRace(80, support=None, first_look=50).run(rewards, rng=1)
     assert table.best == rewards.mean(axis=0).argmax()
 
 

@@ -37,21 +37,41 @@ def test_what_rewards_of_a_round_have_in_common_does_not_count(seed):
 @pytest.mark.parametrize("population", [False, True])
 def test_more_arms_than_seats_equal_the_twin(population, seed):
     """Arms that begin badly have no seat at first: they take those of others, and their duels begin anew."""
-    for k, n_best in enumerate((1, 9)):
+    for k, n_best in enumerate((1, 35)):
         rng = np.random.default_rng([seed, k])
-        rewards = np.clip(0.5 + 0.3 * (rng.random((70, 22)) - 0.5) + np.linspace(-0.2, 0.3, 22), 0, 1)
+        rewards = np.clip(0.5 + 0.3 * (rng.random((70, 80)) - 0.5) + np.linspace(-0.2, 0.3, 80), 0, 1)
         rewards[:12] = rewards[:12, ::-1]
         given = shuffled(rewards, k) if population else rewards
         pulls, alive, chosen, rounds, why = twin("betting", given, None, 0.05, 0, 1, 0.1, n_best, population)
-        race = fr.BettingRace(22, support=(0, 1), n_best=n_best, epsilon=0.1)
+        race = fr.BettingRace(80, support=(0, 1), n_best=n_best, epsilon=0.1)
+        assert race.__reduce__()[1][3]["duels"]["start"].size == (51 if n_best == 1 else 70)
         result = race.run(rewards, **({"rng": k} if population else {"order": "given"}))
         assert (result.pulls.tolist(), result.n_rounds, result.stopped_by) == (pulls.tolist(), rounds, why)
         assert result.active.tolist() == sorted([*alive, *chosen])
-        again = fr.BettingRace(22, support=(0, 1), n_best=n_best, epsilon=0.1)
+        again = fr.BettingRace(80, support=(0, 1), n_best=n_best, epsilon=0.1)
         for _ in range(10 if not population and rounds > 10 else 0):
             again.tell(rewards[again.n_rounds][again.active])
             again = pickle.loads(pickle.dumps(again))
         assert_same(again.run(rewards, **({"rng": k} if population else {"order": "given"})), result)
+
+
+def test_a_race_saved_with_fewer_seats_goes_on_with_them(seed):
+    """As one of 20 arms did that an earlier version saved, of which 16 had seats."""
+    rewards = correlated(np.random.default_rng(seed), 4000, 0.7 - 0.02 * np.arange(20))
+    race = fr.BettingRace(20, support=(0, 1))
+    race.tell(rewards[:5])
+    rebuild, (version, cls, known, state, order) = race.__reduce__()
+    duels = state["duels"]
+    assert duels["start"].size == 20
+    size = duels["wealth"].size // 20
+    fewer = duels | {"start": duels["start"][:16], "wealth": duels["wealth"][: 16 * size],
+                     "sums": duels["sums"][:, :16], "seat": np.where(duels["seat"] < 16, duels["seat"], -1),
+                     "turns": np.where(duels["seat"] < 16, 1, 0)}
+    result = rebuild(version, cls, known, state | {"duels": fewer}, order).run(rewards[5:], order="given")
+    assert result.best == 0 and result.stopped_by == "bound"
+    for seats in (3, 15):
+        with pytest.raises(ValueError, match="damaged"):
+            rebuild(version, cls, known, state | {"duels": fewer | {"start": duels["start"][:seats]}}, order)
 
 
 @pytest.mark.parametrize("n_best", [1, 2])

@@ -34,7 +34,8 @@ import numpy as np
 cnp.import_array()
 
 cdef enum:
-    SEATS = 16              # at most, unless more than 8 arms are wanted: always twice as many
+    FREE_DUELS = 1 << 12    # of a seat for each of up to 64 arms: none has to begin anew, none has a share
+    SEATS = 16              # at least, of many arms; if more than 8 are wanted, always twice as many
     MOST_DUELS = 1 << 16    # of fewer seats where there are very many arms
     FIRST_CHANGE = 8        # rounds before seats are given anew: no duel has bet by then
     PEAK = 1 << 12          # rewards of a stream that its bets are most likely to be best after
@@ -68,16 +69,20 @@ cdef class Duels:
         self.low = <const double *>cnp.PyArray_DATA(self._low)
         self.high = <const double *>cnp.PyArray_DATA(self._high)
         n = self.n_arms = self._low.shape[0]
-        seats = self.n_seats = min(n, max(min(SEATS, MOST_DUELS // n), 2 * n_best))
+        self.n_seats = min(n, max(FREE_DUELS // n, min(SEATS, MOST_DUELS // n), 2 * n_best))
         self.epsilon = epsilon
         self.kinds = 2 if self.epsilon > 0.0 else 1
-        self.arrays = dict(self._tables(seats, n), start=np.zeros(seats, dtype=np.int64),
-                           seat=np.where(np.arange(n) < seats, np.arange(n), -1).astype(np.int64),
-                           turns=(np.arange(n) < seats).astype(np.int64))
+        self.arrays = self._fresh(self.n_seats, n)
         self._point()
         ladder_init(&self.ladder)
         guard_built(&self.guard, 0)
         self.read_from(None)
+
+    def _fresh(self, Py_ssize_t seats, Py_ssize_t n):
+        """All arrays of so many seats, before the first round."""
+        return dict(self._tables(seats, n), start=np.zeros(seats, dtype=np.int64),
+                    seat=np.where(np.arange(n) < seats, np.arange(n), -1).astype(np.int64),
+                    turns=(np.arange(n) < seats).astype(np.int64))
 
     def _tables(self, Py_ssize_t seats, Py_ssize_t n):
         """What duels keep, by name."""
@@ -351,23 +356,27 @@ cdef class Duels:
         return {name: array.copy() for name, array in self.arrays.items()}
 
     def set_state(self, state):
-        """Take what `state` gave; ValueError if it cannot be right."""
+        """Take what `state` gave; ValueError if it cannot be right. An earlier version had fewer seats for some."""
         guard_check_built(&self.guard, self)
-        arrays = {}
-        for name, array in self.arrays.items():
+        cdef Py_ssize_t seats = self.n_seats, n = self.n_arms, had = self.n_seats
+        arrays, wanted = {}, self.arrays
+        if min(n, SEATS, MOST_DUELS // n) <= np.size(state["start"]) < seats:
+            seats = np.size(state["start"])
+            wanted = self._fresh(seats, n)
+        for name, array in wanted.items():
             arrays[name] = np.array(state[name], order="C")
             if arrays[name].dtype != array.dtype or arrays[name].shape != array.shape:
                 raise ValueError("its duels cannot be right")
         seat = arrays["seat"]
         taken = seat[seat >= 0]
-        if not ((-1 <= seat).all() and (seat < self.n_seats).all() and np.unique(taken).size == taken.size
+        if not ((-1 <= seat).all() and (seat < seats).all() and np.unique(taken).size == taken.size
                 and (arrays["turns"] >= 0).all() and (arrays["start"] >= 0).all()
                 and np.isfinite(arrays["sums"]).all()):
             raise ValueError("its duels cannot be right")
-        before, self.arrays = self.arrays, arrays
+        before, self.arrays, self.n_seats = self.arrays, arrays, seats
         self._point()
         if not self._sane():
-            self.arrays = before
+            self.arrays, self.n_seats = before, had
             self._point()
             raise ValueError("its duels cannot be right")
 
