@@ -56,6 +56,36 @@ class Crossed(Grouped):
         self.codes = [self.codes[0], some_of_each(rng, n_rows, 3)]
 
 
+class Correlated:
+    """An intercept and a slope that vary together among the groups of a factor, (1 + x | g), under an LKJ prior."""
+
+    options = {}
+
+    def __init__(self, rng, n_rows):
+        self.x, self.codes = rng.standard_normal(n_rows) / 2.0, some_of_each(rng, n_rows, 4)
+
+    def drawn(self, rng):
+        """Parameters from their prior: coefficients, effects group by group, standard deviations, correlation."""
+        sds, r = np.abs(rng.standard_normal(2)), 2.0 * rng.beta(2.0, 2.0) - 1.0
+        first, second = rng.standard_normal((2, 4))
+        effects = np.column_stack([sds[0] * first, sds[1] * (r * first + np.sqrt(1.0 - r * r) * second)])
+        return np.concatenate([rng.standard_normal(2), effects.ravel(), sds, [r]])
+
+    def model(self, theta, rng):
+        X, effects = np.column_stack([np.ones(len(self.x)), self.x]), theta[2:10].reshape(4, 2)
+        eta = (X * (theta[:2] + effects[self.codes])).sum(axis=1)
+        y = (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))) * 1.0
+        groups = {"g": mcmc.Groups(self.codes, slopes=[1])}
+        return mcmc.GLM(X, y, groups=groups, prior={"x0": mcmc.Normal(0.0, 1.0), "x1": mcmc.Normal(0.0, 1.0)},
+                        group_prior={"sd": mcmc.HalfNormal(1.0), "correlation": mcmc.LKJ(2.0)})
+
+    def uniform(self, theta):
+        sds, r, effects = theta[10:12], theta[12], theta[2:10].reshape(4, 2)
+        first, second = effects.T / sds[:, None]
+        return [*stats.norm.cdf(theta[:2]), *(2.0 * stats.norm.cdf(sds) - 1.0), stats.beta.cdf((r + 1.0) / 2.0, 2, 2),
+                *stats.norm.cdf(first), *stats.norm.cdf((second - r * first) / np.sqrt(1.0 - r * r))]
+
+
 class LearnedScale:
     """Two slopes and a learned standard deviation of Gaussian outcomes, which is half-normal."""
 
@@ -75,7 +105,8 @@ class LearnedScale:
         return [*stats.norm.cdf(theta[:2]), 2.0 * stats.norm.cdf(theta[2]) - 1.0]
 
 
-CASES = {"grouped": Grouped, "hmc": ByTrajectories, "crossed": Crossed, "learned-scale": LearnedScale}
+CASES = {"grouped": Grouped, "hmc": ByTrajectories, "crossed": Crossed, "correlated": Correlated,
+         "learned-scale": LearnedScale}
 
 
 def kernel_of(case, decision, theta, rng):

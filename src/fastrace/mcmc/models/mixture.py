@@ -42,7 +42,8 @@ class MixtureOf:
     Parameters
     ----------
     model : GLM
-        The rows and the prior of the parameters of each class, which must be a normal one: give ``prior_sd``.
+        The rows and the prior of the parameters of each class, which must be a normal one: give ``prior_sd``. A `scale`
+        must be given too, and is that of all classes.
     groups : array_like of shape (n_rows,)
         The group of each row of the table that the model was given: numbers or words. Rows are copied in the order of
         groups, unless they are in it.
@@ -130,9 +131,13 @@ class MixtureOf:
     ) -> None:
         if not isinstance(model, GLM):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM, whose terms have expansions, is needed")
+        if model.learns_scale:
+            raise ValueError(f"the {model.scale_name} of the {model._glm.family} model is to be learned, and groups of "
+                             f"a mixture are expanded in coefficients alone: give GLM(..., scale=...) a number, which "
+                             f"is the same for all classes")
         if model.dim != model.n_columns or "a sparse X" in model.beside:
             raise ValueError(f"model is {model!r}; a table of numbers as X, and a coefficient for each column and "
-                             f"nothing else, are needed: no grouping factors, no scale to learn, no sparse X")
+                             f"nothing else, are needed: no grouping factors, no sparse X")
         self.model = model
         self.n_classes = _checks.integer(n_classes, "n_classes", 1, "groups belong to classes")
         self.concentration = _checks.positive(concentration, "concentration", "it counts as so many groups a class")
