@@ -11,6 +11,8 @@ import pytest
 
 # A shell that runs the tests in the background has them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# PyTensor compiles for longer than these tests run; what is fused and not compiled runs entry by entry.
+os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
 
 
 def pytest_addoption(parser):

@@ -39,7 +39,7 @@ def regression(prior="normal", potential=False):
         if potential:
             pm.Potential("soft", -0.5 * pm.math.sqr(beta.sum() - 1.0) / 9.0)
         pm.Bernoulli("y", logit_p=x @ beta, observed=outcome)
-    own = {"prior_sd": 10.0} if prior == "normal" else {"prior": mcmc.Laplace(1.0)}
+    own = {"prior_sd": 10.0} if prior == "normal" else {"prior": mcmc.Laplace(0.0, 1.0)}
     return model, mcmc.GLM(X, y, **own)
 
 
@@ -51,13 +51,13 @@ def student():
         x, outcome = pm.Data("x", X), pm.Data("outcome", y)
         beta, sigma = pm.Normal("beta", 0.0, 10.0, shape=10), pm.HalfNormal("sigma", 5.0)
         pm.StudentT("y", nu=4.0, mu=x @ beta, sigma=sigma, observed=outcome)
-    return model, mcmc.GLM(X, y, "student-t", prior=mcmc.Normal(10.0), scale_prior=mcmc.HalfNormal(5.0))
+    return model, mcmc.GLM(X, y, "student-t", prior=mcmc.Normal(0.0, 10.0), scale_prior=mcmc.HalfNormal(5.0))
 
 
 def of_family(family):
     """The same with outcomes of another family, as people write it in PyMC, with plain arrays."""
     pm, (X, _) = pm_or_skip(), logistic(100_000, 10)
-    rng, own = np.random.default_rng(3), {"prior": mcmc.Normal(10.0)}
+    rng, own = np.random.default_rng(3), {"prior": mcmc.Normal(0.0, 10.0)}
     eta = X @ np.linspace(-0.5, 0.5, 10)
     with pm.Model() as model:
         seen = X @ pm.Normal("beta", 0.0, 10.0, shape=10)
@@ -87,7 +87,7 @@ def groups(potential=False):
     if potential:
         with model:
             pm.Potential("soft", -0.5 * pm.math.sqr(model["beta"].sum() - 1.0) / 9.0)
-    return model, mcmc.GLM(X, y, groups=codes[0], prior=mcmc.Normal(2.5),
+    return model, mcmc.GLM(X, y, groups=codes[0], prior=mcmc.Normal(0.0, 2.5),
                            group_prior=mcmc.HalfNormal(2.5))
 
 

@@ -1,9 +1,5 @@
 """Models written as formulas; skipped without formulae, and beside bambi without bambi."""
 
-import os
-
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
-
 import builtins
 
 import numpy as np

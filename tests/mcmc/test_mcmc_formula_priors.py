@@ -1,9 +1,5 @@
 """Priors of models written as formulas: the figures of bambi's rules, and beside bambi itself where it is installed."""
 
-import os
-
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,22 +1,16 @@
 """The released PyMC: models taken as they are, and steps of `pymc.sample`; skipped without it."""
 
-import os
 import pickle
-
-# Compiling takes longer than these tests; what is fused and not compiled runs entry by entry.
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
 
 import numpy as np
 import pytest
+from by_pymc import pm, pt
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc.doors.pymc import CategoricalStep, MetropolisStep, _expansions
 
-pm = pytest.importorskip("pymc")
 cloudpickle = pytest.importorskip("cloudpickle")
-pt = pytest.importorskip("pytensor.tensor")
-
-from fastrace.mcmc.doors.pymc import CategoricalStep, MetropolisStep, _expansions  # noqa: E402
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "quiet": True, "random_seed": 3}
 N = 1500

@@ -1,19 +1,13 @@
 """PyMC models written with plain arrays: which of them run over rows, and what cannot be taken row by row."""
 
-import os
-
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
-
 import numpy as np
 import pytest
+from by_pymc import pm, pt
 from scipy import stats
 from scipy.sparse import csr_matrix
 
 from fastrace import mcmc
-
-pm = pytest.importorskip("pymc")
-pt = pytest.importorskip("pytensor.tensor")
-from fastrace.mcmc.doors.pymc import _graphs  # noqa: E402
+from fastrace.mcmc.doors.pymc import _graphs
 
 N = 60
 RNG = np.random.default_rng(0)

@@ -1,27 +1,19 @@
 """What the rows of a PyMC model see of its parameters: linear predictors found in the graph, and expansions in them."""
 
-import os
 import pickle
 import re
 from dataclasses import replace
 
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
-
 import numpy as np
 import pytest
+from by_pymc import graphs_of, pm, pt, refused_as_hierarchy
 from scipy import stats
 
 from fastrace import mcmc
 from fastrace._base._progress import _lines, patient
 from fastrace.mcmc._fingerprint import _hash
 from fastrace.mcmc._fit import other_mode
-
-pm = pytest.importorskip("pymc")
-pt = pytest.importorskip("pytensor.tensor")
-from fastrace.mcmc.doors.pymc import _mapped  # noqa: E402
-from fastrace.mcmc.doors.pymc._graphs import RowGraphs  # noqa: E402
-from fastrace.mcmc.doors.pymc._hierarchy import hierarchy  # noqa: E402
-from fastrace.mcmc.doors.pymc._laws import OtherModelError  # noqa: E402
+from fastrace.mcmc.doors.pymc import _graphs, _mapped
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -372,9 +364,7 @@ def test_hierarchies_of_another_kind_say_which_part_is(build, words):
     """From the graph, and numbers of parts of it, so that no function is compiled that rows are in."""
     with pm.Model() as model:
         build({name: pm.Data(name, value) for name, value in DATA.items()})
-    values = [model.rvs_to_values[v] for v in model.free_RVs]
-    with pytest.raises(OtherModelError, match=words):
-        hierarchy(RowGraphs(model, model.observed_RVs, values, [], None, {}), values)
+    refused_as_hierarchy(model, words)
 
 
 def test_a_hierarchy_with_a_parameter_that_no_row_sees_is_not_given_without_it():
@@ -618,7 +608,7 @@ def test_without_a_compiler_nothing_is_computed_entry_by_entry():
     with pm.Model() as model:
         d = {name: pm.Data(name, value) for name, value in DATA.items()}
         pm.Bernoulli("obs", logit_p=pm.Normal("b", shape=2)[d["k"]], observed=d["k"])
-    graphs = RowGraphs(model, model.observed_RVs, list(model.value_vars), [], None, {})
+    graphs, _ = graphs_of(model)
     function = graphs._compiled([x, small], [pt.softplus(x), small.astype("int64"), small.astype("float64") + x.sum()])
     for f in (function, graphs.function("curvature")):
         scalars = [op for op in (getattr(n.op, "scalar_op", None) for n in f.maker.fgraph.toposort()) if op is not None]
@@ -726,8 +716,8 @@ def test_terms_of_a_glm_are_compiled_where_the_rest_of_the_model_is_another_one(
 def test_derivatives_in_all_directions_take_one_call(monkeypatch):
     model = made(with_potential)
     at, names = np.random.default_rng(1).normal(scale=0.5, size=model.dim), []
-    call = RowGraphs.call
-    monkeypatch.setattr(RowGraphs, "call", lambda self, name, *args: names.append(name) or call(self, name, *args))
+    graphs, call = _graphs.RowGraphs, _graphs.RowGraphs.call
+    monkeypatch.setattr(graphs, "call", lambda self, name, *args: names.append(name) or call(self, name, *args))
     _, gradient, hessian = model._expand(at)
     assert sorted(names) == ["jacobian", "pulled", "rest_expansion", "seen", "seen"]
     for j in range(model.dim):  # central differences of the log-posterior and of its gradient
