@@ -1,19 +1,14 @@
 """Families of `GLM` that are recognised in PyMC models, with their links and dispersions."""
 
-import os
-
-os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
-
 import numpy as np
 import pytest
+from by_pymc import pm, pt
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc._pointwise import pointwise
+from fastrace.mcmc.doors.pymc._hierarchy import log_posterior
 from fastrace.mcmc.kernels import _choice
-
-pm = pytest.importorskip("pymc")
-pt = pytest.importorskip("pytensor.tensor")
-from fastrace.mcmc.doors.pymc._hierarchy import log_posterior  # noqa: E402
 
 N = 150
 RNG = np.random.default_rng(0)
@@ -25,6 +20,8 @@ TRIALS = RNG.integers(1, 9, N)
 SHARES = RNG.binomial(TRIALS, 1.0 / (1.0 + np.exp(-ETA)))
 COUNTS = RNG.negative_binomial(2, 2.0 / (2.0 + np.exp(ETA)))
 TIMES = RNG.gamma(2.0, np.exp(ETA) / 2.0)
+KNOWN = RNG.uniform(0.5, 3.0, N)  # standard deviations of the rows
+GROUP = RNG.integers(0, 4, N)
 
 
 def eta():
@@ -53,6 +50,13 @@ FIXED = {
     "alpha of counts": ("negative-binomial",
                         lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=2.5, observed=COUNTS)),
     "alpha of times": ("gamma", lambda: by_rate(2.5, mean())),
+    "tau": ("gaussian", lambda: pm.Normal("obs", eta(), tau=0.7, observed=ETA)),
+    "lam": ("student-t", lambda: pm.StudentT("obs", nu=3.0, mu=eta(), lam=0.7, observed=ETA)),
+    "known sigma": ("gaussian", lambda: pm.Normal("obs", eta(), KNOWN, observed=ETA)),
+    "known sigma in pm.Data": ("gaussian", lambda: pm.Normal("obs", eta(), pm.Data("sd", KNOWN), observed=ETA)),
+    "known tau": ("gaussian", lambda: pm.Normal("obs", eta(), tau=1.0 / KNOWN**2, observed=ETA)),
+    "known sigma of Student-t": ("student-t",
+                                 lambda: pm.StudentT("obs", nu=3.0, mu=eta(), sigma=KNOWN, observed=ETA)),
 }
 
 
@@ -71,6 +75,8 @@ def test_families_without_a_learned_scale_run_compiled(name):
         arms[0] = rng.normal(scale=0.4, size=3)
         differences.append(source.read(np.arange(N), [0])[:, 0] - own(ours.point(arms[0]))[0])
     np.testing.assert_allclose(differences, np.tile(differences[0], (3, 1)), atol=2e-6 if family == "probit" else 1e-9)
+    if family in ("gaussian", "student-t"):  # PyMC's Student-t has pi in single precision
+        np.testing.assert_allclose(differences[0] + ours._left_out, 0.0, atol=1e-12 if family == "gaussian" else 1e-8)
 
 
 @pytest.mark.parametrize("prior", ["normal", "Laplace", "normal and a potential"])
@@ -103,6 +109,11 @@ LEARNED = {
     "shape": ("gamma", -1.0, lambda: by_rate(pm.Gamma("s", 2.0, 0.5), mean())),
     "spread": ("gamma", 2.0, lambda: by_spread(mean(), pm.HalfStudentT("s", 4.0, 0.8))),
     "twice sigma": ("gaussian", 1.0, lambda: pm.Normal("obs", eta(), 2.0 * pm.HalfCauchy("s", 1.0), observed=ETA)),
+    "tau": ("gaussian", -0.5, lambda: pm.Normal("obs", eta(), tau=pm.Gamma("s", 2.0, 1.5), observed=ETA)),
+    "lam": ("student-t", -0.5,
+            lambda: pm.StudentT("obs", nu=4.0, mu=eta(), lam=pm.Exponential("s", 0.5), observed=ETA)),
+    "root of a variance": ("gaussian", 0.5,
+                           lambda: pm.Normal("obs", eta(), pm.math.sqrt(pm.LogNormal("s", 0.1, 0.8)), observed=ETA)),
 }
 
 
@@ -123,6 +134,61 @@ def test_learned_dispersions_keep_their_prior_whatever_power_pymc_draws(name):
         np.testing.assert_allclose(found.to_glm(theta), found.glm.constrain(free), rtol=1e-12)
         differences.append(log_posterior(found.glm, free) - own(ours.point(theta)))
     np.testing.assert_allclose(differences, differences[0], atol=1e-8)
+
+
+TWO_ROWS = {
+    "probit": lambda: pm.math.invprobit(eta()),
+    "cloglog": lambda: 1.0 - pm.math.exp(-pm.math.exp(eta())),
+    "probit of groups": lambda: pm.math.invprobit(
+        pm.Normal("a") + pm.HalfNormal("s") * pm.Normal("z", shape=4)[GROUP] + OFFSET),
+}
+
+
+@pytest.mark.parametrize("name", TWO_ROWS)
+def test_trials_with_another_link_are_two_rows_of_a_glm(name):
+    """As many successes and as many failures as there were: the log-posterior is PyMC's, up to a constant."""
+    with pm.Model() as model:
+        pm.Binomial("obs", n=TRIALS, p=TWO_ROWS[name](), observed=SHARES)
+    ours, own = mcmc.from_pymc(model), model.compile_logp(mode="FAST_COMPILE")
+    found, rng, differences = ours._recognised(), np.random.default_rng(2), []
+    assert found.glm.n_rows == (SHARES > 0).sum() + (SHARES < TRIALS).sum()
+    assert found.glm._glm.family == name.split()[0] and found.glm._glm.weights.sum() == TRIALS.sum()
+    if "groups" not in name:
+        assert isinstance(mcmc.RacingMetropolis(ours).model, mcmc.GLM)
+    for _ in range(4):
+        free = rng.normal(scale=0.3, size=found.glm.dim)
+        theta = ours.from_glm(found.glm.constrain(free))
+        differences.append(log_posterior(found.glm, free) - own(ours.point(theta)) - found.log_jacobian(
+            found.glm.constrain(free)))
+    np.testing.assert_allclose(differences, differences[0], atol=2e-5 if "probit" in name else 1e-8)
+
+
+def test_known_standard_deviations_are_divided_by_in_every_part_of_a_predictor():
+    """Effects of groups, slopes, columns and an offset; the log density of each row keeps its constant."""
+    with pm.Model() as model:
+        v = pm.Normal("v", pm.Normal("m"), pm.HalfNormal("tau"), shape=4)
+        u = pm.HalfNormal("width") * pm.Normal("z", shape=4)
+        seen = v[GROUP] + u[GROUP] * X[:, 0] + X[:, 1] * pm.Normal("b") + OFFSET
+        pm.Normal("obs", seen, KNOWN, observed=ETA)
+    ours, own = mcmc.from_pymc(model), model.compile_logp(mode="FAST_COMPILE")
+    found, rng, differences = ours._recognised(), np.random.default_rng(2), []
+    for _ in range(4):
+        free = rng.normal(scale=0.5, size=found.glm.dim)
+        theta = ours.from_glm(found.glm.constrain(free))
+        differences.append(log_posterior(found.glm, free) - own(ours.point(theta)) - found.log_jacobian(
+            found.glm.constrain(free)))
+    np.testing.assert_allclose(differences, differences[0], atol=1e-9)
+
+
+def test_log_densities_of_rows_have_the_constants_of_known_standard_deviations():
+    """By which models are compared: those of PyMC, to rounding."""
+    with pm.Model() as model:
+        pm.Normal("obs", eta(), KNOWN, observed=ETA)
+    ours = mcmc.from_pymc(model)
+    draws = np.random.default_rng(4).normal(size=(1, 30, 3))
+    own = model.compile_logp(vars=model.observed_RVs, sum=False, mode="FAST_COMPILE")
+    expected = [own(ours.point(theta))[0] for theta in draws[0]]
+    np.testing.assert_allclose(pointwise(ours, draws)[0], expected, atol=1e-12 * np.abs(expected).max())
 
 
 def one_column(law):
@@ -174,7 +240,17 @@ def test_the_posterior_with_a_learned_dispersion_is_that_of_quadrature(law):
 @pytest.mark.parametrize(("build", "words"), [
     (lambda: pm.Bernoulli("obs", p=0.9 * pm.math.invprobit(eta()), observed=BINARY), "another link"),
     (lambda: pm.Bernoulli("obs", p=1.0 - pm.math.exp(-1.1 * pm.math.exp(eta())), observed=BINARY), "another link"),
-    (lambda: pm.Binomial("obs", n=TRIALS, p=pm.math.invprobit(eta()), observed=SHARES), "another link than log-odds"),
+    (lambda: pm.Binomial("obs", n=TRIALS, p=0.9 * pm.math.invprobit(eta()), observed=SHARES), "another link"),
+    (lambda: pm.Normal("obs", eta(), KNOWN * pm.HalfNormal("s"), observed=ETA),
+     "2 linear predictors, one of them its sigma, by 's': one that is learned for all rows is needed, or one"),
+    (lambda: pm.Normal("obs", eta(), tau=pm.Normal("s", 2.0, 0.1), observed=ETA), "the scale 's' is Normal"),
+    (lambda: pm.StudentT("obs", nu=3.0 + KNOWN, mu=eta(), sigma=1.0, observed=ETA), "are learned, or not one number"),
+    (lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=KNOWN, observed=COUNTS),
+     "the alpha of 'obs' depends on no variable, and is not one number; a number, or one scalar variable, is needed"),
+    (lambda: pm.Normal("obs", pm.HalfNormal("A") * pm.math.exp(-pm.HalfNormal("k") * TIMES), 1.0, observed=ETA),
+     "'obs' depends on"),
+    (lambda: pm.Normal("obs", pm.HalfNormal("A") * TIMES / (pm.HalfNormal("k") + TIMES), pm.HalfNormal("s"),
+                       observed=ETA), "'obs' has 2 linear predictors$"),
     (lambda: pm.Gamma("obs", mu=mean(), sigma=1.0, observed=TIMES), "the alpha of 'obs'"),
     (lambda: pm.NegativeBinomial("obs", mu=mean(), alpha=1.0 + pm.HalfNormal("s"), observed=COUNTS),
      "the alpha of 'obs' is not a power of 's'"),

@@ -743,8 +743,10 @@ def test_a_normal_prior_behind_coefficients_is_said_to_be_moved_as_a_glm():
     def moved(d):
         pm.Bernoulli("obs", logit_p=(2.0 * pm.Normal("z") + 0.5) * d["x"][:, 0], observed=d["k"])
 
-    words = made(moved).describe()
-    assert "SurrogateMetropolis does not call PyTensor" in words and "no generalised" not in words
+    model = made(moved)
+    words = model.describe()
+    assert "kernels do not call PyTensor" in words and "no generalised" not in words and "Prior: normal" in words
+    assert isinstance(mcmc.RacingMetropolis(model).model, mcmc.GLM)
 
 
 def heavy_tails(x, y):

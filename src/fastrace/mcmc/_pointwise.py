@@ -58,6 +58,7 @@ def pointwise(model: Model, draws: Array) -> Array:
     own: Any = getattr(model, "_glm", None)  # of a GLM its source, of a PyMC model the GLM that runs in its place
     source_of_glm: Any = getattr(own, "_glm", own)
     constants = source_of_glm._row_constants() if hasattr(source_of_glm, "_row_constants") else 0.0
+    constants = constants + getattr(model, "_left_out", 0.0)
     out, rows = np.empty((len(points), model.n_rows)), np.arange(model.n_rows)
     places = slice(None) if model._row_order is None else model._row_order
     for first in range(0, len(points), 2):

@@ -16,6 +16,7 @@ from pytensor.scalar import (
     Expm1,
     Floor,
     Mul,
+    Pow,
     RoundHalfToEven,
     ScalarMaximum,
     ScalarMinimum,
@@ -24,12 +25,13 @@ from pytensor.scalar import (
 )
 from pytensor.scalar.basic import LogicalComparison
 from pytensor.scalar.math import Erf, Erfc, Erfcx
+from pytensor.tensor.elemwise import DimShuffle
 
 from fastrace.mcmc.doors.pymc._cuts import law
 from fastrace.mcmc.doors.pymc._predictors import evaluated
 
-__all__ = ["LAWS", "ScaleNode", "agree", "family_of", "in_pieces", "number", "numbers", "power_between", "reach_of",
-           "scale_of"]
+__all__ = ["LAWS", "Family", "ScaleNode", "agree", "family_of", "in_pieces", "number", "numbers", "power_between",
+           "reach_of", "scale_of"]
 
 Array = NDArray[np.float64]
 
@@ -41,6 +43,23 @@ _CLOGLOG = 1.0  # as a probability near 1 does, written 1 - exp(-exp(eta))
 _AGREE = 1e-9  # difference of two terms, or of two log priors, relative to 1 plus their size, that is rounding;
 _SINGLE = 1e-6  # PyMC has the root of 2 in its probit in single precision, so that predictors differ by 3e-8 of theirs
 _POWERS = 12.0  # powers between scales are multiples of 1 over this
+
+
+class Family(NamedTuple):
+    """A family of `GLM` with its fixed parameters, and the scales of the rows where each has a known one.
+
+    Attributes
+    ----------
+    name : str
+    options : dict
+        Arguments of `GLM`; "trials" may stand beside a link that `GLM` has for single trials alone.
+    spread : ndarray of shape (n_rows,) or None
+        Outcomes and predictors over these have scale 1, or a learned one.
+    """
+
+    name: str
+    options: dict[str, Any]
+    spread: Array | None = None
 
 
 class ScaleNode(NamedTuple):
@@ -75,20 +94,32 @@ def in_pieces(observed: Any) -> bool:
 
 
 def _unsigned(observed: Any, parameter: Any) -> list[Any]:
-    """A parameter as it is; the shape of a gamma distribution without the sign that PyMC makes it negative by.
+    """A parameter as it is, or what PyMC made it of, by a sign that is impossible where it is negative.
 
-    PyMC writes mu^2 / sigma^2 sign(sigma), and a negative shape is impossible.
+    PyMC writes the shape of a gamma distribution as mu^2 / sigma^2 sign(sigma), and sigma as |tau|^-1/2 sign(tau).
     """
-    owner = parameter.owner
-    if law(observed) != "Gamma" or not isinstance(getattr(getattr(owner, "op", None), "scalar_op", None), Mul):
+    v = parameter
+    while v.owner is not None and isinstance(v.owner.op, DimShuffle):
+        v = v.owner.inputs[0]
+    if law(observed) not in ("Gamma", "Normal", "StudentT") or not _made_by(v, Mul):
         return [parameter]
-    return [u for u in owner.inputs if not isinstance(getattr(getattr(u.owner, "op", None), "scalar_op", None), Sign)]
+    signed = [u.owner.inputs[0] for u in v.owner.inputs if _made_by(u, Sign)]
+    plain = [u for u in v.owner.inputs if not _made_by(u, Sign)]
+    if law(observed) == "Gamma":
+        return plain
+    sizes = [u.owner.inputs[0] for u in plain if _made_by(u, Pow) and _made_by(u.owner.inputs[0], Abs)]
+    same = len(plain) == len(sizes) == len(signed) == 1 and sizes[0].owner.inputs[0] is signed[0]
+    return signed if same else [parameter]
 
 
-def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
-    """The family that the distribution of an observed variable may be, with its fixed parameters.
+def _made_by(v: Any, op: Any) -> bool:
+    return isinstance(getattr(getattr(v.owner, "op", None), "scalar_op", None), op)
 
-    None if it is of another kind, or its scale is not a number.
+
+def family_of(observed: Any) -> Family | None:
+    """The family that the distribution of an observed variable may be.
+
+    None if it is of another kind, or its scale is neither a number nor one for each row.
     """
     if not hasattr(observed.owner.op, "dist_params") or law(observed) not in LAWS or in_pieces(observed):
         return None
@@ -96,17 +127,22 @@ def family_of(observed: Any) -> tuple[str, dict[str, Any]] | None:
     if family in ("logistic", "binomial"):
         link = _link(given[-1])
         if family == "logistic":
-            return link, {}
+            return Family(link, {})
         trials = numbers(given[0])
-        return None if trials is None or link != "logistic" else (family, {"trials": np.squeeze(trials)})
+        name = family if link == "logistic" else link
+        return None if trials is None else Family(name, {"trials": np.squeeze(trials)})
     found = scale_of(observed)
     if found is None:
-        return family, {}
-    scale = number(found.node)
-    options = {} if family != "student-t" else {"df": number(given[0])}
+        return Family(family, {})
+    scale, options = numbers(found.node), {} if family != "student-t" else {"df": number(given[0])}
     if scale is None or None in options.values():
         return None
-    return family, {**options, "scale": 1.0 / scale if found.inverse else scale}
+    if scale.size == 1:
+        alone = float(scale.ravel()[0])
+        return Family(family, {**options, "scale": 1.0 / alone if found.inverse else alone})
+    if found.called != "sigma" or scale.ndim != 1 or not (np.isfinite(scale) & (scale > 0.0)).all():
+        return None
+    return Family(family, {**options, "scale": 1.0}, np.asarray(scale, dtype=np.float64))
 
 
 def _link(p: Any) -> str:

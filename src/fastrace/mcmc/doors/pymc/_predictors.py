@@ -48,6 +48,18 @@ class Blocks(NamedTuple):
     columns: NDArray[np.intp]
     coded: list[tuple[Array | None, NDArray[np.int32]]]
 
+    def over(self, spread: Array) -> Blocks:
+        """The numbers of the predictor divided by one of each row."""
+        return Blocks(None if self.offset is None else self.offset / spread,
+                      None if self.table is None else np.asarray(self.table, dtype=np.float64) / spread[:, None],
+                      self.columns, [((1.0 if w is None else w) / spread, codes) for w, codes in self.coded])
+
+    def taken(self, rows: NDArray[np.intp]) -> Blocks:
+        """The numbers of some rows, in their order."""
+        return Blocks(None if self.offset is None else self.offset[rows],
+                      None if self.table is None else self.table[rows], self.columns,
+                      [(None if w is None else w[rows], codes[rows]) for w, codes in self.coded])
+
 
 @dataclass
 class _Walk:

@@ -15,7 +15,7 @@ from fastrace._models.grouping import Groups
 from fastrace.mcmc.doors.pymc._coordinates import Factor, Hierarchy
 from fastrace.mcmc.doors.pymc._cuts import law
 from fastrace.mcmc.doors.pymc._effects import MOST_ASKED, Effects, Probe, effects_of
-from fastrace.mcmc.doors.pymc._families import LAWS, family_of, in_pieces, number, power_between, scale_of
+from fastrace.mcmc.doors.pymc._families import LAWS, Family, family_of, in_pieces, number, power_between, scale_of
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import (
     CORRELATIONS,
@@ -72,7 +72,8 @@ class Reader:
     def read(self) -> Hierarchy:
         graphs = self.graphs
         self._refuse_other_terms()
-        family, options, scale = self._family()
+        family, scale = self._family()
+        outcome, weights = self._read_outcome(family)
         self._sort_variables()
         self._read_coefficients()
         self._read_rows()
@@ -88,11 +89,11 @@ class Reader:
             power, log_factor = self._power(scale)
             scale_prior = of_power(drawn, power, math.exp(log_factor))
         names = [self.entries[place] for place in places]
-        glm = GLM(self._table(), evaluated(self.model.rvs_to_values[graphs.observed[0]]), family,
+        glm = GLM(self._table(), outcome, family.name, weights=weights,
                   offset=self.offset if np.any(self.offset) else None, groups=groups or None,
                   prior={name: self.priors[place] for name, place in zip(names, places, strict=True)},
                   group_prior=sds or None, names=names,
-                  scale_prior=scale_prior, **options)
+                  scale_prior=scale_prior, **family.options)
         factors = [f._replace(columns=np.array([places.index(p) for p in f.columns], dtype=np.intp)) for f in factors]
         return Hierarchy(glm, np.array(places, dtype=np.intp), factors, log_scale, graphs.dim, power, log_factor)
 
@@ -111,10 +112,15 @@ class Reader:
             raise OtherModelError(f"the terms of {graphs.names} are no functions of linear predictors: "
                                   f"{graphs.unseen}")
         if len(graphs.design.blocks) != 1:
-            raise OtherModelError(f"{graphs.names} has {len(graphs.design.blocks)} linear predictors")
+            scale = scale_of(graphs.observed[0]) if law(graphs.observed[0]) in LAWS else None
+            known = [] if scale is None or all(scale.node.broadcastable) else self._behind(scale.node)
+            words = "" if scale is None or not known else (
+                f", one of them its {scale.called}, by {listed(known)}: one that is learned for all rows is needed, or "
+                f"one that is known for each")
+            raise OtherModelError(f"{graphs.names} has {len(graphs.design.blocks)} linear predictors{words}")
 
-    def _family(self) -> tuple[str, dict[str, Any], Any]:
-        """The family, its fixed parameters, and the variable that its scale is, if that is learned."""
+    def _family(self) -> tuple[Family, Any]:
+        """The family, and the variable that its scale is, if that is learned."""
         observed = self.graphs.observed[0]
         name, scalars = law(observed), self.graphs.scalars
         if name not in LAWS:
@@ -125,22 +131,46 @@ class Reader:
         if found is not None:
             if scalars:
                 raise OtherModelError(f"{self.graphs.names} depends on {listed(scalars)} beside the predictor")
-            return *found, None
+            return found, None
         if scale is None:
-            raise OtherModelError(f"{self.graphs.names} is Binomial with a number of trials that is learned, or with "
-                                  f"another link than log-odds, which mcmc.GLM has for one trial alone")
-        options = {}
+            raise OtherModelError(f"{self.graphs.names} is Binomial with a number of trials that is learned")
+        options: dict[str, Any] = {}
         if name == "StudentT":
             df = number(parameters(observed)[0])
             if df is None:
-                raise OtherModelError(f"the degrees of freedom of {self.graphs.names} are learned")
+                raise OtherModelError(f"the degrees of freedom of {self.graphs.names} are learned, or not one number")
             options["df"] = df
         behind = [v for v in self.model.free_RVs if self.model.rvs_to_values[v] in scalars]
+        others = set(behind).difference(self._behind(scale.node))
+        if others and name in ("Normal", "StudentT"):
+            raise OtherModelError(f"{self.graphs.names} depends on {listed(others)} by another way than a linear "
+                                  f"predictor and its {scale.called}")
         if len(behind) != 1 or len(scalars) != 1:
             known = self._behind(scale.node) if name in ("Normal", "StudentT") else scalars
-            raise OtherModelError(f"the {scale.called} of {self.graphs.names} depends on {listed(known)}; a number or "
-                                  f"one scalar variable is needed")
-        return LAWS[name], options, behind[0]
+            each = ", or a positive one for each row" if scale.called == "sigma" else ""
+            raise OtherModelError(f"the {scale.called} of {self.graphs.names} depends on "
+                                  f"{listed(known) if known else 'no variable, and is not one number'}; a "
+                                  f"number{each}, or one scalar variable, is needed")
+        return Family(LAWS[name], options), behind[0]
+
+    def _read_outcome(self, family: Family) -> tuple[Array, Array | None]:
+        """Outcomes of the rows of the `GLM`, and how often each was seen; the predictor of these rows is kept.
+
+        Outcomes with known scales are divided by them. Trials with a link that `GLM` has for single ones alone are two
+        rows: as many successes as there were, and as many failures.
+        """
+        outcome = evaluated(self.model.rvs_to_values[self.graphs.observed[0]])
+        self.block = self.graphs.design.blocks[0]
+        if family.spread is not None:
+            self.block = self.block.over(family.spread)
+            return outcome / family.spread, None
+        if family.name == "binomial" or "trials" not in family.options:
+            return outcome, None
+        trials = np.broadcast_to(family.options.pop("trials"), outcome.shape)
+        rows, counts = np.tile(np.arange(len(outcome)), 2), np.concatenate([outcome, trials - outcome])
+        some = counts != 0
+        self.block = self.block.taken(rows[some])
+        return np.repeat([1.0, 0.0], len(outcome))[some], np.asarray(counts[some], dtype=np.float64)
 
     def _power(self, scale: Any) -> tuple[float, float]:
         """Power k and the logarithm of a factor c: the scale of the family is c s^k of the variable s."""
@@ -277,14 +307,14 @@ class Reader:
 
     def _read_rows(self) -> None:
         """Columns that coefficients multiply, the offset, and terms of effects."""
-        block, n = self.graphs.design.blocks[0], self.graphs.n_rows
+        block = self.block
         if block.offset is not None:
             self.offset = block.offset
         if block.table is not None:
             self._read_table(block.table, block.columns)
         chosen: set[int] = set()
         for weights, codes in block.coded:
-            times = np.ones(n) if weights is None else weights
+            times = np.ones(len(codes)) if weights is None else weights
             for e in self.effects:
                 group, term = e.group[codes], np.unique(e.term[codes])
                 if (group >= 0).any():

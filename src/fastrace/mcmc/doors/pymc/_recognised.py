@@ -16,7 +16,8 @@ from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["compiled_seen", "compiled_terms", "effects_last", "normal_prior", "posterior_elsewhere", "within"]
+__all__ = ["compiled_seen", "compiled_terms", "effects_last", "left_out", "normal_prior", "posterior_elsewhere",
+           "within"]
 
 Array = NDArray[np.float64]
 
@@ -56,11 +57,12 @@ def _compiled(
     found = family_of(graphs.observed[0])
     if found is None:
         return None
-    family, options = found
     outcome = evaluated(graphs.model.rvs_to_values[graphs.observed[0]])
     if outcome.ndim != 1:
         return None
     block = graphs.design.blocks[0]
+    if found.spread is not None:
+        outcome, block = outcome / found.spread, block.over(found.spread)
     groups = [] if not block.coded else _groups(sizes, block, places)
     if groups:
         first = len(start) - sum(len(g.levels) * (g.intercept + len(g.slope_names)) for g in groups)
@@ -70,10 +72,16 @@ def _compiled(
     # Effects must have a prior: it is not used.
     effects: dict[str, Any] = {"groups": groups, "prior_sd": np.ones(len(start))} if groups else {}
     try:
-        glm = GLM(table, outcome, family, offset=block.offset, **options, **effects)
-    except ValueError:  # outcomes that the family does not have
+        glm = GLM(table, outcome, found.name, offset=block.offset, **found.options, **effects)
+    except ValueError:  # outcomes that the family does not have, or trials
         return None
     return glm if _agree(terms, glm, start) else None
+
+
+def left_out(graphs: RowGraphs) -> Any:
+    """What terms of outcomes over known scales leave out of each row's log density: the logarithm of 1 over these."""
+    found = family_of(graphs.observed[0])
+    return 0.0 if found is None or found.spread is None else -np.log(found.spread)
 
 
 def posterior_elsewhere(model: Any, observed: Sequence[Any]) -> bool:

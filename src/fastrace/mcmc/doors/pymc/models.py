@@ -95,9 +95,10 @@ def from_pymc(
 
     A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, binomial, probit,
     complementary log-log, Poisson, negative binomial, gamma, Gaussian and Student-t regressions of columns, intercepts,
-    effects of groups and offsets. PyMC's probit has the root of 2 in single precision, so that predictors differ by
-    3e-8 of their size. The terms of every row are compared
-    with PyMC's at random points, and a model that differs stays with PyTensor; `PyMCModel.describe` says which. Where a
+    effects of groups and offsets. A `sigma` of normal or Student-t outcomes that is known for each row divides outcomes
+    and predictors; `tau` and `lam` do as well. PyMC's probit has the root of 2 in single precision, so that predictors
+    differ by 3e-8 of their size. The terms of every row are compared with PyMC's at random points, and a model that
+    differs stays with PyTensor; `PyMCModel.describe` says which. Where a
     prior is not normal, or a scale is learned, kernels over rows move what `PyMCModel.as_glm` returns, and record draws
     as parameters of this model. A proposal, covariance or `Reference` of one's own is in the coordinates of this model,
     so that PyTensor evaluates the prior then, and rows whose scale is learned: 10 to 160 times as long a step. Where
@@ -199,12 +200,13 @@ class PyMCModel(Expansions):
 
     _glm: GLM | None = None  # of models saved before there was one
     _seen_glm: GLM | None = None  # the same in what the rows see, where that is a function of the parameters
+    _left_out: Any = 0.0  # of each row's log density by the compiled terms, beside constants of the family
     _normal = False
     _finds_bounds = False
     _whole_model = False  # whether the parameters are all free variables, as chains of this package move them
     _hierarchy: Any = None
     _through: Any = None
-    _computed = (*Model._computed, "progress", "_hierarchy", "_read", "_show", "_asked", "_tell")
+    _computed = (*Model._computed, "progress", "_hierarchy", "_left_out", "_read", "_show", "_asked", "_tell")
 
     def __init__(
         self, model: Any, observed: Any = None, variables: Any = None, *, rows: Any = None,
@@ -219,8 +221,10 @@ class PyMCModel(Expansions):
         chosen = list(model.observed_RVs) if observed is None else self._variables(observed, "observed")
         if not chosen or not set(chosen) <= set(model.observed_RVs):
             potentials = [v.name for v in model.potentials]
+            named = f"observed is {[v.name for v in chosen]}" if chosen or observed is not None else (
+                "the model has no observed variable, of whose rows some could be read")
             raise ValueError(
-                f"observed is {[v.name for v in chosen]}; observed variables of the model, at least one, are needed"
+                f"{named}; observed variables of the model, at least one, are needed"
                 + (f": a potential, such as {potentials[0]!r}, does not say which of its factors is which row's"
                    if potentials and not chosen else "")
             )
@@ -284,6 +288,7 @@ class PyMCModel(Expansions):
         if not self.others and all(dtype.kind == "f" for dtype in self.dtypes):
             self._glm = _recognised.compiled_terms(self._graphs, at)
             self._seen_glm = None if self._glm is not None else _recognised.compiled_seen(self._graphs, at)
+            self._left_out = 0.0 if self._glm is None else _recognised.left_out(self._graphs)
         if self._glm is not None and not _recognised.posterior_elsewhere(self.pymc_model, self._observed):
             self._normal = _recognised.normal_prior(self.rest, self._rest_expanded(at), at)
 
@@ -335,8 +340,11 @@ class PyMCModel(Expansions):
                     f"each set of rows, in other kernels. The rest is no generalised linear model ({why})")
         else:
             rows = f"PyTensor, one call for each set of rows: no generalised linear model was recognised ({why})"
-        prior = "normal, and so part of the expansion" if self._normal else "PyTensor, one call for each step"
-        prior = "compiled code, one call for each step" if switched else prior
+        prior = "PyTensor, one call for each step"
+        if self._normal or (switched and moved is not None and moved.joint_prior is None):
+            prior = "normal, and so part of the expansion"
+        elif switched:
+            prior = "compiled code, one call for each step"
         chains = ""
         if moved is not None:
             who = ("kernels do not call PyTensor, unless a proposal, covariance or Reference of one's own came. They "
@@ -500,7 +508,9 @@ class PyMCModel(Expansions):
         Returns
         -------
         GLM
-            Its parameters: coefficients, effects, standard deviations. `unpack` brings a trace of it back.
+            Its parameters: coefficients, effects, standard deviations. `unpack` brings a trace of it back. Outcomes and
+            columns are those of the model over `sigma` where that is known for each row. The trials of a row with a
+            probit or complementary log-log link are two rows, their successes and their failures, with `weights`.
 
         Raises
         ------
@@ -542,14 +552,13 @@ class PyMCModel(Expansions):
         return HierarchyModel(found, self._parts(), self.names or ())
 
     def _row_form(self) -> Model:
-        """The `GLM` of a model without hyperparameters whose prior is not normal or whose scale is learned."""
+        """The `GLM` of a model without hyperparameters, but where this model's own terms and prior are as quick."""
         from fastrace.mcmc.doors.pymc._hierarchy import HierarchyModel
 
         if not self._whole_model or (self._glm is not None and self._normal):
             return self
         form = self._surrogate_form()
-        compiled = isinstance(form, HierarchyModel) and form.joint_prior is not None and not form.n_hyper
-        return form if compiled else self
+        return form if isinstance(form, HierarchyModel) and not form.n_hyper else self
 
     def _parts(self) -> tuple[Part, ...]:
         """The value variables as parts of the vector of parameters, with the dims and coords of the PyMC model."""
