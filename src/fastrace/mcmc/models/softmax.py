@@ -173,7 +173,7 @@ class Softmax(_CompiledModel):
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
         self.n_classes = classes_of(rows.y, n_classes)
-        if levels != tuple(map(str, range(self.n_classes))):
+        if levels is not None and levels != tuple(map(str, range(self.n_classes))):
             self._called = _checks.arm_names(levels, self.n_classes, "class")
         own = rows.X.shape[1]
         self.n_columns = own + sum(factor.n_groups for factor in factors)
