@@ -39,6 +39,8 @@ DOORS = {
     "from_frame": read,
     "race_predictions": lambda predicted: scored(pd.DataFrame({"p": predicted, "q": 1 - predicted})),
     "sample_weight": lambda weights: scored(np.c_[REWARDS, 1 - REWARDS], sample_weight=weights + 1.0),
+    "proxy": lambda scores: fr.estimate_mean(REWARDS, 0.2, accuracy="absolute", support=(0, 1), proxy=scores,
+                                             rng=1).estimate,
     "samples": paired,
     "pairings": lambda rewards: paired(rewards, "pairings"),
 }

@@ -263,3 +263,15 @@ def test_a_model_of_pymc_itself_is_told_the_way_in(use):
         use(pm.Model())
     with pytest.raises(TypeError, match="is needed$"):
         use("a")
+
+
+def test_what_a_set_up_calls_a_few_times_is_never_compiled_to_c():
+    X = np.random.default_rng(4).normal(size=(60, 2))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 2.0, shape=2)
+        pm.Bernoulli("y", logit_p=X @ b, observed=(X[:, 0] > 0).astype(int))
+    graphs = mcmc.from_pymc(model)._graphs
+    for function in (graphs.function("all"), graphs.function("expansion"), graphs.once("terms")):
+        assert not function.maker.linker.c_thunks
+    graphs.compile_kwargs["mode"] = "NUMBA"
+    assert type(graphs.once("terms").maker.linker).__name__ == "NumbaLinker"

@@ -453,6 +453,7 @@ def test_times_in_words_are_sorted_by_time(words, order):
     (["01/02/2026", "02/01/2026"], "column 'when' holds '01/02/2026' in row 0; numbers, dates, or words as of ISO"),
     (["2026-01-01", "yesterday"], "holds 'yesterday' in row 1"), (["1", "nan"], "holds '1' in row 0"),
     (["2026-01-01T00:00Z", "2026-01-01T00:00"], "with a time zone and without"),
+    (np.array([3, "2026-01-01"], dtype=object), "'2026-01-01' in row 1 and 3 in row 0; one kind of times is needed"),
 ])
 def test_times_in_words_that_do_not_say_when_are_refused(words, message):
     events = {"arm": [0, 1], "x": [0.0, 1.0], "when": words}

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
-from fastrace._base import _checks, _clock, _progress
+from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._handed import handed_over
 from fastrace._base._words import counted, doubtful_after, endless
 from fastrace.results import StopResult
@@ -271,6 +271,7 @@ def _by_proxy(
     if isinstance(method, Stream) and not isinstance(scores, proxies.Proxy):
         raise TypeError("method is a rule and proxy is given, which widens the support; name the method, or use Proxy")
     proxy = scores if isinstance(scores, proxies.Proxy) else proxies.Proxy(scores, support=support)
+    _frames.require_same_rows(rewards=rewards, proxy=scores)
     array = None if callable(rewards) else _array(rewards)
     if array is None and not callable(rewards):
         raise TypeError(f"rewards is a {type(rewards).__name__} and proxy is given; a function of rows, or an array "

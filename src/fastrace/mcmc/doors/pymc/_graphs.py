@@ -29,7 +29,8 @@ Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradien
 
 PROBED = 40  # rows asked for when a model is checked,
 _CHECKED = 8192  # and at once, where plain arrays were found and all rows are
-_NOT_COMPILED = "FAST_COMPILE"  # of PyTensor's modes, the one that does not ask for C
+_NOT_COMPILED = "FAST_COMPILE"  # of PyTensor's modes, the one that does not ask for C: for what is called a few times
+_IN_SET_UP = {"all", "expansion", "rest_expansion", "seen_expansion", "jacobian", "pulled", "curvature"}
 _TOGETHER, _MOST = 2_000_000, 64  # numbers that derivatives along many directions may take at once; directions at most
 
 
@@ -350,8 +351,9 @@ class RowGraphs:
         some, own = order[:PROBED], self._own_terms(theta, fixed)
         whole = [term[some] for term in own]
         try:
-            part = self.call("terms", theta, some, *fixed)
-            ones = [self.call("terms", theta, some[k : k + 1], *fixed) for k in range(min(3, len(some)))]
+            terms = self.once("terms")
+            part = terms(theta, some, *fixed)
+            ones = [terms(theta, some[k : k + 1], *fixed) for k in range(min(3, len(some)))]
         except (ValueError, TypeError, IndexError, AssertionError) as error:
             raise self._refused(self.names, "its terms cannot be computed for a few rows alone") from error
         for j, variable in enumerate(self.observed):
@@ -364,7 +366,7 @@ class RowGraphs:
                 raise self._refused(repr(variable.name), "a row's term is another one without the other rows")
         for first in range(0, self.n_rows if self.constants.found else 0, _CHECKED):
             rows = order[first : first + _CHECKED]
-            for variable, term, other in zip(self.observed, self.call("terms", theta, rows, *fixed), own, strict=True):
+            for variable, term, other in zip(self.observed, terms(theta, rows, *fixed), own, strict=True):
                 if not np.allclose(term, other[rows], equal_nan=True):
                     raise self._refused(repr(variable.name), "a row's term is another one than in the model")
 
@@ -395,13 +397,16 @@ class RowGraphs:
             return function(*args)
 
     def function(self, name: str) -> Any:
-        """Compiled when first asked for."""
+        """Compiled when first asked for; not to C where that takes longer than the few calls of a set-up."""
         if name not in self._functions:
             with self._lock:
                 if name not in self._functions:
-                    inputs, outputs = self._built(name)
-                    self._functions[name] = self._compiled(inputs, outputs)
+                    self._functions[name] = self._compiled(*self._built(name), once=name in _IN_SET_UP)
         return self._functions[name]
+
+    def once(self, name: str) -> Any:
+        """A function that chains call at each step, for a few calls before: made anew, and never compiled to C."""
+        return self._compiled(*self._built(name), once=True)
 
     def quick(self, nodes: Sequence[Any]) -> Callable[..., list[Any]]:
         """A function of theta that gives nodes of value variables: ready at once, and slow to run."""
@@ -507,8 +512,8 @@ class RowGraphs:
         outputs = graph_replace(m.replace_rvs_by_values([variables[n] for n in names]), self._swap, strict=False)
         return list(names), self._compiled([self._theta], outputs)
 
-    def _compiled(self, inputs: list[Any], outputs: Any) -> Any:
-        mode = _mode(self.compile_kwargs.get("mode"), self.model.check_bounds)
+    def _compiled(self, inputs: list[Any], outputs: Any, once: bool = False) -> Any:
+        mode = _mode(self.compile_kwargs.get("mode", _NOT_COMPILED if once else None), self.model.check_bounds)
         options = {"on_unused_input": "ignore", **self.compile_kwargs, "mode": mode}
         function = pytensor.function([*inputs, *self._fixed], outputs, **options)
         function.trust_input = True

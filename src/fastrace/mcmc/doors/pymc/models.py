@@ -604,7 +604,7 @@ class PyMCModel(Expansions):
         if self._glm is not None:
             return True
         try:
-            self._graphs.function("left")
+            self._graphs.once("left")
         except (NotImplementedError, TypeError, ValueError):  # as PyTensor says that an operation has no gradient
             return False
         return True
