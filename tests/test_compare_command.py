@@ -144,6 +144,27 @@ def test_events_of_a_table(tmp_path, capsys, name):
     assert status == 0 and "asymptotic" in out and "worse" in out and "clusters" in out
 
 
+@pytest.mark.parametrize("labels", [("1.1", "1.10", "1.2"), ("001", "1", "2"), ("1e1", "10", "2"),
+                                    ("True", "TRUE", "False"), ("12345678901234567890", "12345678901234567891", "2")])
+def test_labels_of_a_csv_file_are_text(tmp_path, capsys, labels):
+    """Labels that are equal as numbers are two arms, and two clusters; the names of columns may have spaces."""
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    arms, rewards = rng.integers(3, size=900), rng.random(900).round(3)
+    file, rows = tmp_path / "events.csv", list(zip(arms, rewards, rng.integers(3, size=900), strict=True))
+    file.write_text("\n".join(["user, arm,reward"] + [f"{labels[c]},{labels[a]},{r}" for a, r, c in rows]) + "\n")
+    status, out, _ = say(capsys, file, "--arm", "arm", "--reward", "reward", "--reference", labels[1], "--json",
+                         "--support", 0, 1)
+    found = json.loads(out)
+    assert status == 0 and found["names"] == sorted(labels)
+    assert found["pulls"] == [int((arms == labels.index(name)).sum()) for name in found["names"]]
+    status, out, _ = say(capsys, file, "--arm", "1", "--reward", "reward", "--cluster", "user", "--json")
+    made = fr.Comparison.from_frame({"arm": [labels[a] for a, _, _ in rows], "reward": [r for _, r, _ in rows],
+                                     "user": [labels[c] for _, _, c in rows]}, arm="arm", reward="reward",
+                                    cluster="user")
+    assert status == 0 and json.loads(out) == json.loads(json.dumps(made.result().to_dict()))
+
+
 def test_a_page_with_the_plots(tmp_path, capsys):
     events(tmp_path / "events.csv")
     page = tmp_path / "page.html"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,11 @@ def load_table(
     return table, [str(name) for name in table.columns]
 
 
-def load(path: Path, delimiter: str = ",", column: str | None = None) -> Any:
-    """What a file holds, whatever its shape; of a parquet file the `column`, if it has one of that name."""
+def load(path: Path, delimiter: str = ",", column: str | None = None, texts: Collection[str] = ()) -> Any:
+    """What a file holds, whatever its shape; of a parquet file the `column`, if it has one of that name.
+
+    `texts` are columns of labels, by name or number: those of a csv file stay text, since 1.1 and 1.10 are two labels.
+    """
     suffix = path.suffix.lower()
     if path.is_dir():
         raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
@@ -131,7 +135,8 @@ def load(path: Path, delimiter: str = ",", column: str | None = None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             if suffix == ".csv":
-                frame = pd.read_csv(path, sep=delimiter, index_col=False)
+                head = pd.read_csv(path, sep=delimiter, index_col=False, nrows=0).columns.tolist() if texts else []
+                frame = pd.read_csv(path, sep=delimiter, index_col=False, dtype=_kept(texts, path, head, delimiter))
             else:
                 frame = pd.read_parquet(path, columns=_of_parquet(path, column))
     except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
@@ -172,6 +177,16 @@ def places(columns: str, names: list[str], path: Path) -> list[int]:
     if len(set(found)) < len(found):
         raise ValueError(f"{columns!r} names a column twice; each can be used once")
     return found
+
+
+def _kept(texts: Collection[str], path: Path, head: list[Any], delimiter: str) -> dict[Any, Any]:
+    """The columns of a csv file that stay text; none if one is not there, which is refused when all is read."""
+    if not texts:
+        return {}
+    names = _header(path, [str(name) for name in head], delimiter)
+    with contextlib.suppress(ValueError):
+        return {head[places(text, names, path)[0]]: str for text in texts}
+    return {}
 
 
 def twice(where: str, name: str, count: int) -> str:

@@ -53,7 +53,8 @@ def _of_events(options: argparse.Namespace) -> ComparisonResult:
     if options.arm is None or options.reward is None:
         raise ValueError("--arm and --reward are needed: the columns that hold the arm and the reward of each event")
     path = options.files[0]
-    frame = load(path, options.delimiter)
+    frame = load(path, options.delimiter,
+                 texts=[options.arm] if options.cluster is None else [options.arm, options.cluster])
     if not hasattr(frame, "columns"):
         raise ValueError(f"{path} holds an array without names; a csv or parquet file with named columns is needed")
     names = [str(name) for name in frame.columns]
