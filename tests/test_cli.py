@@ -1,5 +1,6 @@
 """The command `fastrace`, as a user runs it."""
 
+import io
 import json
 import os
 import subprocess
@@ -422,6 +423,24 @@ def test_numbers_by_blocks_are_those_line_by_line(tmp_path, text, column, quick)
     values, name_of = running._column_of(file, column, sign, lambda done: None)
     assert values.tolist() == wanted
     assert [name_of(row) for row in range(len(wanted))] == [f"line {n} of {file}, column {column!r}," for n in numbers]
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+@pytest.mark.parametrize("text", ["0.1\n0.2\n5\n", '"0.1"\n0.2\n5\n', "a\n0.2\n5\n", '"a"\n0.2\n5\n'])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path, capsys, monkeypatch, text, arrow):
+    """Neither the first number, which would be taken for a name then, nor a name."""
+    if not arrow:
+        monkeypatch.setattr(running, "numbers_of_csv", lambda *given: None)
+    file, numbers = tmp_path / "t.csv", [float(line) for line in text.replace('"', "").split() if line != "a"]
+    file.write_text("\ufeff" + text, encoding="utf-8")
+    values, name_of = running._column_of(file, "a" if "a" in text else "0", ",", lambda done: None)
+    assert values.tolist() == numbers
+    assert name_of(len(values) - 1) == f"line 3 of {file}, column {'a' if 'a' in text else '0'!r},"
+    status, out, err = say(capsys, "estimate", file, "--support", 0, 1, "--quiet")
+    assert (status, out) == (2, "") and f"line 3 of {file}, column '0', is 5.0" in err
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff" + text))
+    status, out, err = say(capsys, "estimate", "--column", "0", "--support", 0, 9, "--json", "--quiet")
+    assert json.loads(out)["n_samples"] == len(numbers)
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,0.5\n2\n", "a,b\n1,0.5\n2,0.5,3\n", "a,b\n1,0.5\n2,\n", "a,b\n1,0.5\n2,x\n",

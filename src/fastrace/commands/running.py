@@ -207,13 +207,16 @@ def _open(path: Path | None) -> Iterator[Iterator[str]]:
 
 
 def _lines(file: TextIO, name: str) -> Iterator[str]:
-    """Each line as it comes, since whoever writes them may wait for us to end; bytes that are no text are refused."""
+    """Each line as it comes, since whoever writes them may wait for us to end; bytes that are no text are refused.
+
+    A byte order mark is no part of the first.
+    """
     number = 1
     try:
         while line := file.readline():
             if not line.isascii():
                 line.encode()           # refuses the surrogates that stand for such bytes
-            yield line
+            yield line.removeprefix("\ufeff") if number == 1 else line
             number += 1
     except UnicodeError as error:
         raise ValueError(
@@ -228,7 +231,7 @@ def _numbers(
     of, part = _part(path, None), _part(path, column)
     if column is None:
         for number, line in enumerate(lines, 1):
-            text = line.strip().lstrip("\ufeff")
+            text = line.strip()
             if text:
                 yield number, _number(f"line {number}{part}", text, delimiter)
         return
@@ -240,7 +243,7 @@ def _numbers(
             continue
         if first:
             first = False
-            names = [cell.strip().lstrip("\ufeff") for cell in row]
+            names = [cell.strip() for cell in row]
             if names.count(column) > 1:
                 raise ValueError(twice(f"line {rows.line_num}{of}", column, names.count(column)))
             if column in names:
