@@ -1,5 +1,7 @@
 """Frames and formulas: what is taken as it is, what is refused, and in which words."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -124,10 +126,27 @@ def test_columns_that_say_nothing_a_model_can_use_are_named(frame, formula, word
     ("C(i)['0'] ~ x", "no outcome before the ~"), ("cat['1'] ~ x", "astype\\(str\\)"), ("r ~ x + r", "foretell itself"),
     ("r ~ x + (r | g)", "foretell itself"), ("r + y ~ x", "not a whole formula"), ("r ~ (0 | g)", "not a whole"),
     ("h == 'a' ~ x", "not a whole formula"), ("r ~ nothing(x)", "names 'nothing'; the frame has 'x', .*no function"),
+    ("r ~ Intercept + x", "names a column 'Intercept'"), ("r ~ x + (1 | Intercept)", "names a column 'Intercept'"),
 ])
 def test_formulas_beyond_these_models_are_refused(frame, formula, words):
     with pytest.raises(ValueError, match=words):
-        gaussian(formula, frame.assign(cat=pd.Categorical(frame.i)))
+        gaussian(formula, frame.assign(cat=pd.Categorical(frame.i), Intercept=frame.x))
+
+
+@pytest.mark.parametrize(("formula", "rest"), [
+    ("r ~ x i + (1 | g)", "i + ( 1 | g )"), ("r ~ x + i) + h", ") + h"), ("r ~ x %in% g + i", "% in % g + i"),
+    ("r ~ x > 3", "> 3"), ("r ~ x, i", ", i"), ("r ~ (x + i)) * h", ") * h"), ("r ~ x 3 + i", "3 + i")])
+def test_what_comes_after_the_first_place_that_makes_no_sense_is_named(frame, formula, rest):
+    """formulae reads up to there, and leaves the rest out."""
+    for make, outcome in ((gaussian, "r"), (mcmc.Softmax.from_formula, "h")):
+        with pytest.raises(ValueError, match=re.escape(f"no sense from {rest!r} on")):
+            make(formula.replace("r", outcome, 1), frame)
+
+
+@pytest.mark.parametrize("formula", ["r ~ x (1 | g)", "r ~ x + i (1 | g)"])
+def test_effects_of_groups_without_a_plus_are_no_call(frame, formula):
+    with pytest.raises(ValueError, match="is not a whole formula"):
+        gaussian(formula, frame)
 
 
 def test_a_gaussian_process_of_bambi_is_no_column(frame):

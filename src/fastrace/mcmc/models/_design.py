@@ -22,7 +22,7 @@ from fastrace._base import _checks
 from fastrace._base._words import counted
 from fastrace._models.grouping import Groups
 
-__all__ = ["Design", "NewRows", "Term", "designed"]
+__all__ = ["INTERCEPT", "Design", "NewRows", "Term", "designed"]
 
 Array = NDArray[np.float64]
 Scope = tuple[Mapping[str, Any], ...]  # where functions are looked up, the first first
@@ -37,6 +37,7 @@ _OUTCOMES = {  # what bambi has around outcomes, and what to do here
     "c": "a model has one outcome: write a formula for each",
 }
 _SMOOTH = "a spline such as bs(x, df=5) is the nearest to be had, or a GLM of basis functions of your own"
+INTERCEPT = "Intercept"  # what formulae calls the constant
 _LONGEST = 20  # columns that a message names
 
 
@@ -120,24 +121,28 @@ def _described(formula: str) -> Any:
     """The formula as formulae reads it. Refused is what formulae, or this package, would leave out in silence."""
     try:
         from formulae import model_description
-        from formulae.parser import ParseError
+        from formulae.parser import ParseError, Parser
         from formulae.resolver import ResolverError
         from formulae.scanner import ScanError, Scanner
+        from formulae.terms.call_resolver import CallResolverError
     except ImportError as error:
         raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
     try:
-        kinds = [token.kind for token in Scanner(formula).scan()]
+        tokens = Scanner(formula).scan()
     except ScanError as error:
         raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
-    _refuse_bare_bars(formula, kinds)
+    _refuse_bare_bars(formula, [token.kind for token in tokens])
     _refuse_repeats(formula)
     try:
+        parser = Parser(tokens)
+        parser.parse()
         described = model_description(formula)
-    except (ParseError, ResolverError, TypeError, ValueError, AttributeError) as error:
+    except (ParseError, ResolverError, CallResolverError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{formula!r} is not a whole formula: {error}") from error
     if described.response is None:      # formulae drops what it cannot take for one, such as "C(h)['a']"
         raise ValueError(f"{formula!r} has no outcome before the ~: name a column, one of its levels as in "
                          f"column['level'], a function of a column such as log(y), or p(successes, trials)")
+    _refuse_rest(formula, tokens[parser.current : -1])
     response = described.response.term.components[0]
     name = _function(response)
     if name in _OUTCOMES:
@@ -152,6 +157,10 @@ def _described(formula: str) -> Any:
                              f"says nothing: write I({component.name} == {component.reference!r}) for whether "
                              f"{component.name!r} is that level, or T({component.name}, {component.reference!r}) to "
                              f"compare the others with it")
+        if component.name == INTERCEPT:
+            raise ValueError(f"{formula!r} names a column {INTERCEPT!r}, which is what the constant is called, so that "
+                             f"it would take its place: give the column another name, with "
+                             f"frame.rename(columns={{{INTERCEPT!r}: 'other'}}), or write 1 for a constant")
         if component.name == response.name:
             raise ValueError(f"{formula!r} has the outcome {response.name!r} after the ~ too, where it would foretell "
                              f"itself: leave it out there")
@@ -172,6 +181,15 @@ def _refuse_bare_bars(formula: str, kinds: list[str]) -> None:
         if kind == "PIPE" and depth == 0:
             raise ValueError(f"{formula!r} has a | outside parentheses: write (1 | g) or (x | g) for effects of "
                              f"groups, and leave | out otherwise")
+
+
+def _refuse_rest(formula: str, rest: list[Any]) -> None:
+    """What formulae leaves out: it reads up to the first place that makes no sense."""
+    if rest:
+        words = " ".join(token.lexeme for token in rest)
+        raise ValueError(f"{formula!r} makes no sense from {words!r} on, all of which would be left out. Terms have +, "
+                         f"* or : between them, parentheses are opened before they are closed, and comparisons stand "
+                         f"in I(), such as I(x > 3)")
 
 
 def _refuse_repeats(formula: str) -> None:

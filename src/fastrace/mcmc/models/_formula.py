@@ -13,6 +13,7 @@ from fastrace._base import _checks
 from fastrace._base._arguments import MEANT
 from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import Groups, row_numbers
+from fastrace.mcmc.models._design import INTERCEPT as _INTERCEPT
 from fastrace.mcmc.models._design import Design, NewRows, Scope, Term, designed
 from fastrace.mcmc.models._joint import INTERCEPT, OF_UNITS, at_the_means, moments_of
 from fastrace.mcmc.models._modes import QuadraticPart
@@ -22,7 +23,6 @@ __all__ = ["arguments_of", "arguments_of_classes", "refuse_options", "with_given
 
 Array = NDArray[np.float64]
 
-_INTERCEPT = "Intercept"
 _WIDTH = 2.5  # of a coefficient, in standard deviations of the outcome for each of its column
 _LOGIT_WIDTH, _LOGIT_INTERCEPT = 1.0, 1.5  # the same on the scale of log-odds
 _ODDS = ("logistic", "binomial", "probit")
