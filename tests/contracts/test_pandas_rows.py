@@ -56,3 +56,10 @@ def test_rows_in_another_order_are_refused(door):
 
 def test_independent_samples_have_no_rows_in_common():
     assert paired(REWARDS.sample(frac=1.0, random_state=1), "independent") <= 1.0
+
+
+def test_a_pandas_index_is_a_column_of_values():
+    when = pd.to_datetime("2026-01-01") + pd.to_timedelta(np.arange(200), "D")
+    observed(REWARDS, times=when)
+    observed(REWARDS, clusters=pd.Index(np.arange(200)[::-1]))
+    assert observed(pd.Index(REWARDS)) == observed(REWARDS)

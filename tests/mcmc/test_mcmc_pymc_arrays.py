@@ -275,3 +275,13 @@ def test_what_a_set_up_calls_a_few_times_is_never_compiled_to_c():
         assert not function.maker.linker.c_thunks
     graphs.compile_kwargs["mode"] = "NUMBA"
     assert type(graphs.once("terms").maker.linker).__name__ == "NumbaLinker"
+
+
+def test_single_numbers_have_no_rows():
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 5.0)
+        pm.Normal("before", level, 2.0, observed=1.3)
+        pm.Bernoulli("y", logit_p=level + DATA["o"], observed=DATA["k"])
+    with pytest.raises(ValueError, match=r"observed variables \['before'\] are single numbers, and have no rows: name"):
+        mcmc.from_pymc(model)
+    assert mcmc.from_pymc(model, observed=["y"]).n_rows == N

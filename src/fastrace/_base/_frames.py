@@ -63,6 +63,11 @@ def require_same_rows(**given: Any) -> None:
                          f"in one, give them with reset_index(drop=True)")
 
 
+def require_same_series(**given: Any) -> None:
+    """The same of values alone, where a pandas index is one more column of them and has no index of its own."""
+    require_same_rows(**{name: value for name, value in given.items() if not hasattr(value, "get_indexer")})
+
+
 def indexes(value: Any) -> list[Any]:
     """Of a frame or series of pandas, or of those in a dict, list or tuple; an index is its own."""
     if isinstance(value, Mapping):

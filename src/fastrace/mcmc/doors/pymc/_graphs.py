@@ -291,8 +291,14 @@ class RowGraphs:
 
     def _counted(self) -> int:
         """How many rows there are."""
-        values = [self.model.rvs_to_values[v] for v in self.observed]
-        lengths = {v.name: int(value.shape[0].eval()) for v, value in zip(self.observed, values, strict=True)}
+        values = {v.name: self.model.rvs_to_values[v] for v in self.observed}
+        single = [name for name, value in values.items() if value.ndim == 0]
+        if single:
+            raise ValueError(
+                f"the observed variables {single} are single numbers, and have no rows: name those that have as "
+                f"observed, and the others belong to the prior; a model of single numbers alone needs no subsampling"
+            )
+        lengths = {name: int(value.shape[0].eval(mode=_NOT_COMPILED)) for name, value in values.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(
                 f"the observed variables have different numbers of rows, {lengths}; one number of them is needed: name "

@@ -45,7 +45,7 @@ def compiled_seen(graphs: RowGraphs, start: Array) -> GLM | None:
     def terms(psi: Array) -> Array:
         return np.asarray(graphs.call("curve", *design.predictors(psi, slice(None)), rows))
 
-    return _compiled(graphs, np.arange(design.n_coefficients), design.sizes, graphs.call("seen", start), terms)
+    return _compiled(graphs, np.arange(design.n_coefficients), design.sizes, graphs.once("seen")(start), terms)
 
 
 def _compiled(
