@@ -73,6 +73,25 @@ def test_predictions_of_classes():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [int, float])
+def test_a_group_is_the_same_as_an_integer_and_as_a_float(kind):
+    """pandas makes floats of a column of integers as soon as one is missing; 1.5 and 7 are new either way."""
+    rng = np.random.default_rng(0)
+    X, codes, arms = rng.normal(size=(N, 1)), (np.arange(N) % 4).astype(kind), np.array(list("uv"))[np.arange(N) % 2]
+    for groups, of in ((codes, lambda own: own), ((codes, arms), lambda own: (own, ["v", "u", "v"]))):
+        model = mcmc.GLM(X, X[:, 0] + rng.normal(size=N), "gaussian", groups={"g": groups})
+        trace = drawn(model)
+        exact = model.predict(trace, np.zeros((3, 1)), groups={"g": of(np.array([3, 0, 1], kind))}, rng=1)
+        for own in (np.array([3, 0, 1]), np.array([3.0, 0.0, 1.0]), np.array([3, 0, 1], np.float32)):
+            np.testing.assert_array_equal(model.predict(trace, np.zeros((3, 1)), groups={"g": of(own)}), exact)
+            known = model.predict(trace, np.zeros((3, 1)), groups={"g": of(own)}, new_levels=True, rng=2)
+            np.testing.assert_array_equal(known, exact)
+    model = mcmc.GLM(X, X[:, 0] + rng.normal(size=N), "gaussian", groups={"g": codes})
+    with pytest.raises(ValueError, match=r"no effects of '1.5', '7.0' of 'g'"):
+        model.predict(drawn(model), np.zeros((3, 1)), groups={"g": [1.0, 7.0, 1.5]})
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_effects_of_new_groups_have_the_covariance_of_each_draw():
     """Given a draw, effects of a new group are normal with its deviations and correlation: over many groups."""
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 
-__all__ = ["Factor", "Groups", "as_groups"]
+__all__ = ["Factor", "Groups", "as_groups", "level_name"]
 
 _SLOPES = "; where slopes vary too, give mcmc.Groups(codes, slopes=['age']) in place of the codes"
 
@@ -188,7 +188,7 @@ class Groups:
                              f"{_SLOPES}")
         terms = ("1",) * self.intercept + self.slope_names
         columns = tuple(c for c in self.columns if not isinstance(c, str))
-        return Factor(name, self.codes, tuple(map(_level_name, self.levels)), start, terms, self.intercept, columns,
+        return Factor(name, self.codes, tuple(map(level_name, self.levels)), start, terms, self.intercept, columns,
                       self.table, self.correlated)
 
 
@@ -220,7 +220,8 @@ def _series_name(codes: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _level_name(level: Hashable) -> str:
+def level_name(level: Hashable) -> str:
+    """What a group is called; of a nested factor by the levels it is a combination of."""
     return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
 
 

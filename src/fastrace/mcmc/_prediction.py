@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from scipy import special
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._softmax import offset_table
-from fastrace._models.grouping import Factor, Groups, as_groups, row_numbers
+from fastrace._models.grouping import Factor, Groups, as_groups, level_name, row_numbers
 from fastrace.mcmc._moving import moving
 
 __all__ = ["predicted_glm", "predicted_softmax"]
@@ -21,6 +22,7 @@ __all__ = ["predicted_glm", "predicted_softmax"]
 Array = NDArray[np.float64]
 
 _AT_ONCE = 4_000_000  # numbers, where only means and quantiles are kept
+_WHOLE = 2**53  # up to which floats hold each whole number
 _INVERSES: dict[str, Callable[[Array], Array]] = {  # from predictors to means
     "logistic": special.expit,
     "binomial": special.expit,
@@ -176,13 +178,31 @@ def _new_groups(factors: Sequence[Factor], groups: Any, n: int) -> list[Groups]:
 
 def _codes(factor: Factor, own: Groups) -> tuple[NDArray[np.intp], list[Hashable]]:
     """Numbers of the groups of new rows, and the levels that the model does not have, numbered after its own."""
-    laid = own.laid_out(len(own.codes), 0, 0)
     known = {level: k for k, level in enumerate(factor.levels)}
-    present = np.unique(own.codes)
-    unknown = [laid.levels[k] for k in present if laid.levels[k] not in known]
+    names = [next((name for name in _spellings(level) if name in known), level_name(level)) for level in own.levels]
+    unknown = list(dict.fromkeys(names[k] for k in np.unique(own.codes) if names[k] not in known))
     number = {**known, **{level: len(known) + k for k, level in enumerate(unknown)}}
-    where = np.array([number.get(level, -1) for level in laid.levels], dtype=np.intp)
+    where = np.array([number.get(name, -1) for name in names], dtype=np.intp)
     return where[own.codes], list(unknown)
+
+
+def _spellings(level: Hashable) -> Iterator[str]:
+    """What a level may be called: as it is, then with its whole numbers as integers or as floats, such as 1 and 1.0.
+
+    pandas makes floats of a column of integers as soon as one is missing.
+    """
+    parts = level if isinstance(level, tuple) else (level,)
+    for own in itertools.product(*map(_numbers_equal, parts)):
+        yield level_name(own if isinstance(level, tuple) else own[0])
+
+
+def _numbers_equal(part: Any) -> tuple[Any, ...]:
+    """The level, and the number of another type that is equal to it."""
+    if isinstance(part, float) and part.is_integer():
+        return part, int(part)
+    if isinstance(part, int) and not isinstance(part, bool) and abs(part) <= _WHOLE:
+        return part, float(part)
+    return (part,)
 
 
 def _refuse_unknown(factor: Factor, unknown: list[Hashable], remedy: str) -> None:
