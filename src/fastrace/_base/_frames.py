@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,29 @@ def require_same_rows(**given: Any) -> None:
 def require_same_series(**given: Any) -> None:
     """The same of values alone, where a pandas index is one more column of them and has no index of its own."""
     require_same_rows(**{name: value for name, value in given.items() if not hasattr(value, "get_indexer")})
+
+
+def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] | None:
+    """The places in `held`, the names of columns or of rows, of each of those `wanted`: equal ones, or equal as text.
+
+    None where names only count from 0, as those that pandas, polars and Arrow make up, and where lengths differ, which
+    has messages of its own. Else names that are not those `wanted` are refused, as a position would be a guess.
+    """
+    given = list(held)
+    if len(given) != len(wanted) or (type(held).__name__ == "RangeIndex" and given == list(range(len(given)))):
+        return None
+    texts = [str(name) for name in given]
+    pairs: tuple[tuple[list[Any], list[Any]], ...] = ((given, list(wanted)), (texts, [str(name) for name in wanted]))
+    for there, needed in pairs:
+        places = {name: place for place, name in enumerate(there)}
+        if len(places) == len(given) and all(name in places for name in needed):
+            return [places[name] for name in needed]
+    if any(texts == [f"{word}{place}" for place in range(len(given))] for word in ("", "column_")):
+        return None
+    came, needs = (", ".join(map(repr, names[:10])) + (" ..." if len(names) > 10 else "")
+                   for names in (given, list(wanted)))
+    raise ValueError(f"{what} has the names {came}; those of the {of}, {needs}, are needed, in any order, or an array "
+                     f"without names in just this order")
 
 
 def indexes(value: Any) -> list[Any]:

@@ -56,7 +56,8 @@ def race_predictions(
     y_pred : array_like of shape (n_rows, n_candidates) or (n_rows, n_candidates, n_classes), sequence, dict or callable
         Predictions: one array (a memory map, say), a frame, a sequence or dict of arrays, one per candidate, or
         ``y_pred(candidates, rows)`` that returns them, shape (len(rows), len(candidates), ...). Labels for accuracy, of
-        the kind of `y_true`; probabilities of all classes for ``"neg_log_loss"`` and ``"neg_brier_score"``.
+        the kind of `y_true`; probabilities of all classes for ``"neg_log_loss"`` and ``"neg_brier_score"``, where a
+        frame per candidate has the classes for names of its columns, in any order, or columns without names.
     scoring : str, scorer or RowScore, default "accuracy"
         A score that is a mean over rows; larger is better.
     delta : float, default 0.05
@@ -165,7 +166,9 @@ class _Rewards:
             self.classes, self.columns = _classes(self.y, labels)
         self.scale = self.fold.weights * len(self.y)
         self.plain = bool((self.scale == self.scale[0]).all())
-        self.read, self.count = _reader(y_pred, len(self.y), n_candidates)
+        wanted = self.classes if labels is None else labels
+        self.read, self.count = _reader(
+            y_pred, len(self.y), n_candidates, None if self.classes is None else _checks.as_array(wanted, "labels"))
         self.strangers = Strangers(self.y) if isinstance(score, Accuracy) else None
         self.gaps = gaps                    # whether predictions may be missing
         self.worst: float | None = None     # score of a row without a prediction; None: nan
@@ -237,7 +240,19 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
     return classes, None if (columns[1:] > columns[:-1]).all() else columns
 
 
-def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callable[[Any, Any], Any], int]:
+def _by_class(frame: Any, classes: NDArray[Any] | None, called: str) -> Any:
+    """Predictions by one candidate as an array; those of a frame whose columns name `classes` in the order of these."""
+    found = np.asanyarray(frame)
+    held = getattr(frame, "column_names", getattr(frame, "columns", None))       # Arrow, whose `columns` are the data
+    if classes is None or held is None or found.ndim != 2:
+        return found
+    order = _frames.order_of(held, classes.tolist(), called, "classes")
+    return found if order is None else found[:, order]
+
+
+def _reader(
+    y_pred: Any, n_rows: int, n_candidates: int | None, classes: NDArray[Any] | None
+) -> tuple[Callable[[Any, Any], Any], int]:
     """A function of candidates and rows that returns their predictions, and the number of candidates."""
     if callable(y_pred):
         if n_candidates is None:
@@ -258,9 +273,9 @@ def _reader(y_pred: Any, n_rows: int, n_candidates: int | None) -> tuple[Callabl
         return called, _checks.integer(n_candidates, "n_candidates", 1, "there must be something to choose")
     _checks.unmasked(y_pred, "y_pred")
     if isinstance(y_pred, Mapping):
-        y_pred = [np.asanyarray(column) for column in y_pred.values()]
+        y_pred = [_by_class(column, classes, f"y_pred[{name!r}]") for name, column in y_pred.items()]
     if isinstance(y_pred, Sequence) and all(hasattr(column, "__array__") for column in y_pred):
-        columns = [np.asanyarray(column) for column in y_pred]
+        columns = [_by_class(column, classes, f"y_pred[{k}]") for k, column in enumerate(y_pred)]
         for k, column in enumerate(columns):
             if column.ndim < 1 or column.shape[0] != n_rows:
                 raise ValueError(f"y_pred[{k}] has shape {column.shape}; {n_rows} rows, those of y_true, are needed")

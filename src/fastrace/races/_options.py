@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -280,9 +280,15 @@ def strict(value: str) -> bool:
     return _checks.choice(value, "outside", _checks.OUTSIDE) == "raise"
 
 
-def constants(value: ArrayLike | None, name: str, n_arms: int) -> NDArray[np.float64]:
-    """One constant per arm, finite or -inf, not all -inf; zeros for None."""
+def constants(
+    value: ArrayLike | None, name: str, n_arms: int, names: Sequence[str] | None = None
+) -> NDArray[np.float64]:
+    """One constant per arm, finite or -inf, not all -inf; zeros for None. A series goes by the `names` of the arms."""
     values = _checks.arm_values(0.0 if value is None else value, name, n_arms)
+    held = getattr(value, "index", None) if hasattr(value, "iloc") else None
+    if names is not None and held is not None:
+        order = _frames.order_of(held, names, name, "arms")
+        values = values if order is None else values[order]
     if np.isnan(values).any() or (values == math.inf).any():
         raise ValueError(f"{name} is {_checks.shown(value)}; finite numbers are needed, or -inf for an arm that "
                          f"cannot win")

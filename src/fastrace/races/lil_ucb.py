@@ -126,7 +126,8 @@ class LilUCB:
                 "bounds are as wide as half of it"
             )
         low, high = _checks.support_bounds(support, n_arms)
-        constants = _options.constants(offset, "offset", n_arms)
+        self._names = _checks.arm_names(names, n_arms)
+        constants = _options.constants(offset, "offset", n_arms, self._names)
         running = constants > -np.inf
         beta, epsilon, patience, log_share = parameters(self._setting, self._delta, int(running.sum()))
         sigma = 0.5 * float((high - low)[running].max())
@@ -140,7 +141,6 @@ class LilUCB:
             "offset": constants,
             "strict": _options.strict(outside),
         }
-        self._names = _checks.arm_names(names, n_arms)
         self._race = _lil.LilRace(n_arms, n_rows, **self._options)
         self._race.seed(_checks.generator(rng))
 

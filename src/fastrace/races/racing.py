@@ -51,7 +51,8 @@ class FiniteRace(InFlight):
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward, offsets not included. Needed by every bound but the normal one.
     offset : array_like, shape (n_arms,), optional
-        Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
+        Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race. A series of pandas
+        goes by the names of the arms, if they have some.
     order : {"random", "given"}, default "random"
         ``"random"`` reads a fresh uniform subset of rows. ``"given"`` reads a window of rows in order from a random
         start, several times faster. The promise then holds only if the rows were put in uniform random order
@@ -229,8 +230,8 @@ class FiniteRace(InFlight):
             missing=missing,
             proxy=proxy,
         )
-        constants = _options.constants(offset, "offset", n_arms)
         self._names = _checks.arm_names(names, n_arms)
+        constants = _options.constants(offset, "offset", n_arms, self._names)
         self._race = self._options.start(constants, rng)
         self._flight: Flight | None = None
 
@@ -592,12 +593,12 @@ def race(
         )
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
-        constants = _options.constants(offset, "offset", settings.n_arms)
-        given = _checks.arm_names(names, settings.n_arms)
+        given, columns = _checks.arm_names(names, settings.n_arms), column_names(rewards)
+        known = remembered(given, columns)
+        constants = _options.constants(offset, "offset", settings.n_arms, known)
         core = settings.start(constants, rng)
         end = _clock.deadline(max_seconds)
-    columns, ended = column_names(rewards), ""
-    known = remembered(given, columns)
+    ended = ""
     try:
         with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
               receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):

@@ -170,7 +170,8 @@ class UnequalRace:
             low, high = np.array(-np.inf), np.array(np.inf)
         else:
             low, high = _checks.support_bounds(support, n_arms)
-        constants = _options.constants(offset, "offset", n_arms)
+        self._names = _checks.arm_names(names, n_arms)
+        constants = _options.constants(offset, "offset", n_arms, self._names)
         n_running = int((constants > -np.inf).sum())
         quantile = np.zeros(1)
         if self._bound == "normal" and n_running > 1:
@@ -192,7 +193,6 @@ class UnequalRace:
             "tails": _checks.flag(tail_guard, "tail_guard"),
             "strict": _options.strict(outside),
         }
-        self._names = _checks.arm_names(names, n_arms)
         self._race = _unequal.UnequalCore(self._sizes, **self._options)
         self._race.begin(_checks.generator(rng))
 
