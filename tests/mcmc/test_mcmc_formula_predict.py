@@ -1,6 +1,7 @@
 """Predictions of new frames by models made by formulas: as the formula made the rows of the model."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -74,6 +75,37 @@ def test_new_frames_are_read_as_the_rows_of_the_model_were(frame, formula, famil
     np.testing.assert_array_equal(again.predict(trace, new), means)
     one = model.predict(trace, new.iloc[3:4])
     np.testing.assert_allclose(one[:, 0], means[:, 3], rtol=1e-12)
+
+
+def centred(x):
+    return x - x.mean()
+
+
+def steps(x):
+    return np.gradient(x)       # needs two rows
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("term", ["I(x - np.mean(x))", "np.cumsum(x)", "centred(x)", "steps(x)", "I(x > np.median(x))",
+                                  "h:centred(x)", "offset(centred(x))", "(centred(x) | g)", "(1 | np.argsort(k))"])
+def test_what_is_made_of_a_whole_column_is_refused_by_name(frame, term):
+    """Its values in new rows would be made of the new rows alone."""
+    model = mcmc.GLM.from_formula(f"y ~ x + {term}", frame, family="gaussian")
+    name = {"(centred(x) | g)": "centred(x)", "(1 | np.argsort(k))": "np.argsort(k)"}.get(term, term)
+    for own in (model, pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ValueError, match=f"holds {re.escape(repr(name))}, made of a whole column"):
+            own.predict(drawn(model), frame.iloc[:3])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("term", ["binary(r)", "binary(r, 'q')", "I(2 * binary(r))", "(binary(r) | g)"])
+def test_binary_keeps_its_level(frame, term):
+    model = mcmc.GLM.from_formula(f"y ~ x + {term}", frame, family="gaussian")
+    trace, new = drawn(model), frame[["x", "r", "g"]].iloc[:9]
+    means = model.predict(trace, new)
+    again = pickle.loads(pickle.dumps(model))
+    for k in range(len(new)):
+        np.testing.assert_allclose(again.predict(trace, new.iloc[k : k + 1])[:, 0], means[:, k], rtol=1e-12)
 
 
 def test_a_model_keeps_no_rows_of_the_frame(frame):

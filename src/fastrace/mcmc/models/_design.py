@@ -10,8 +10,10 @@ import importlib
 import io
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -38,6 +40,7 @@ _OUTCOMES = {  # what bambi has around outcomes, and what to do here
 }
 _SMOOTH = "a spline such as bs(x, df=5) is the nearest to be had, or a GLM of basis functions of your own"
 INTERCEPT = "Intercept"  # what formulae calls the constant
+_ALONE, _ROUNDING = 8, 1e-9  # rows that are read alone, and by how much of the largest value they may differ
 _LONGEST = 20  # columns that a message names
 
 
@@ -108,7 +111,8 @@ def designed(formula: str, frame: Any, scope: Scope = (), by_level: bool = False
         raise
     terms, offset = _terms(made.common, len(frame))
     common = [] if made.common is None else list(made.common.terms.values())
-    rows = NewRows(formula, common, grouped, env, tuple(map(str, frame.columns)))
+    whole = tuple(dict.fromkeys(_of_whole_columns(common, grouped, frame, env)))
+    rows = NewRows(formula, common, grouped, env, tuple(map(str, frame.columns)), whole)
     effects = tuple(term.name for term in grouped)
     if by_level:
         codes, levels = _coded(made.response, frame)
@@ -167,7 +171,33 @@ def _described(formula: str) -> Any:
     for term in (*described.common_terms, *(term.expr for term in described.group_terms)):
         if hasattr(term, "components"):     # both terms of "h/x" hold one "h", whose names the second would change
             term.components = [copy.deepcopy(component) for component in term.components]
+    for component in _components(described):
+        _remember_levels(getattr(component, "call", None))
     return described
+
+
+def _remember_levels(call: Any) -> None:
+    """Let each `binary` of a call keep its level."""
+    if getattr(call, "callee", None) == "binary":
+        call.stateful_transform = _Binary()
+    for part in (*getattr(call, "args", ()), *getattr(call, "kwargs", {}).values()):
+        _remember_levels(part)
+
+
+class _Binary:
+    """`binary` of formulae, which would take its level from the first rows that it sees each time."""
+
+    def __init__(self) -> None:
+        self.level: tuple[Any, ...] = ()
+
+    def __call__(self, x: Any, success: Any = None) -> Any:
+        if not self.level:
+            from formulae.transforms import binary
+
+            made = binary(x, success)           # refuses a level that no row has
+            self.level = (sorted(x.unique().tolist())[0] if success is None else success,)
+            return made
+        return np.where(x == self.level[0], 1, 0)
 
 
 def _refuse_bare_bars(formula: str, kinds: list[str]) -> None:
@@ -413,6 +443,43 @@ def _codes(component: Any, frame: Any, env: Any) -> Any:
     return values.astype(str) if values.dtype == bool else values       # called True and False, not 1 and 0
 
 
+def _of_whole_columns(common: list[Any], grouped: list[Any], frame: Any, env: Any) -> Iterator[str]:
+    """Terms whose values in a row are others where the row stands alone: those of new rows would not be the model's.
+
+    Rows with the least and the largest value tell: a mean, a rank or a running sum of one row is not that of all.
+    """
+    for term in [*common, *(term.expr for term in grouped)]:
+        if any(hasattr(part, "call") for part in getattr(getattr(term, "term", term), "components", ())):
+            table = np.asarray(term.data, dtype=np.float64).reshape(len(frame), -1)
+            rows = np.unique([table.argmin(axis=0), table.argmax(axis=0)])[:_ALONE]
+            if _differ(term.eval_new_data, table, frame, rows):
+                yield term.name
+    for component in (part for term in grouped for part in term.factor.components if hasattr(part, "call")):
+        groups = np.asarray(_codes(component, frame, env))
+        rows = np.unique([0, int(np.argmax(groups != groups[0]))])
+        if _differ(partial(_codes, component, env=env), groups, frame, rows):
+            yield component.name
+
+
+def _differ(made: Callable[[Any], Any], whole: NDArray[Any], frame: Any, rows: NDArray[np.intp]) -> bool:
+    """Whether a row alone has other values than among all; where it has none, those rows together."""
+    def differs(own: NDArray[np.intp]) -> bool:
+        found, wanted = np.asarray(made(frame.iloc[own])), whole[own]
+        if wanted.dtype.kind != "f":
+            return not np.array_equal(found.reshape(wanted.shape), wanted)
+        scale = float(np.abs(whole).max(initial=0.0))
+        return not np.allclose(np.asarray(found, np.float64).reshape(wanted.shape), wanted, 0.0, _ROUNDING * scale)
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for parts in ([rows[k : k + 1] for k in range(len(rows))], [rows]):
+            try:
+                return any(differs(part) for part in parts)
+            except Exception:       # of a function of the user's own, which may need several rows
+                continue
+    return True
+
+
 class NewRows:
     """What a formula makes of new rows: of their predictors alone, by the levels, knots and means of the model's rows.
 
@@ -420,8 +487,11 @@ class NewRows:
     formulae, and where a function of the formula cannot be pickled only this is lost.
     """
 
-    def __init__(self, formula: str, common: list[Any], grouped: list[Any], env: Any, known: tuple[str, ...]) -> None:
-        self.formula = formula
+    def __init__(
+        self, formula: str, common: list[Any], grouped: list[Any], env: Any, known: tuple[str, ...],
+        whole: tuple[str, ...],
+    ) -> None:
+        self.formula, self._whole = formula, whole
         terms = [*common, *grouped]
         named = {name for term in terms for name in term.var_names}
         self.columns = tuple(name for name in known if name in named)
@@ -448,6 +518,11 @@ class NewRows:
         frame = _pandas(X)
         if not set(self.columns) <= {str(name) for name in frame.columns}:
             return None
+        if self._whole:
+            raise ValueError(f"{self.formula!r} holds {', '.join(map(repr, self._whole))}, made of a whole column: of "
+                             f"new rows the values would be those of other means, ranks, sums or the like. Write "
+                             f"scale(x) or center(x), which keep what they took from the model's rows, or make it a "
+                             f"column of the frame before; or give X the columns of the formula's design")
         frame, _ = _columns_of(self.formula, frame, self.columns)
         common, grouped, env = self._loaded()
         tables, offset = [], None

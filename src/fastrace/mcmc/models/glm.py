@@ -344,8 +344,8 @@ class GLM(GLMRows):
         X : array_like of shape (n, p), sparse table, frame, or dict of columns
             The new rows. Columns of a frame are found by name, and it may have others. Of a model made by a formula a
             frame or dict has the columns that the formula names after the ~, its groups and offsets too; functions
-            such as ``scale(x)`` and splines keep what they took from the model's rows. Or X has the columns of the
-            formula's design, such as "Intercept".
+            such as ``scale(x)`` and splines keep what they took from the model's rows; others of whole columns, such as
+            ``I(x - np.mean(x))``, are refused. Or X has the columns of the formula's design, such as "Intercept".
         offset : array_like of shape (n,), optional
             Added to each row's predictor; 0 by default, whatever the rows of the model had. That of a formula is read
             from the frame.
