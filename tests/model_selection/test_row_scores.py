@@ -374,3 +374,17 @@ def test_rows_of_different_weight_are_not_dropped():
     with pytest.raises(ValueError, match="rows have different weights"):
         race_predictions(y, p, missing="drop", sample_weight=np.arange(1.0, 51.0), rng=1)
     assert race_predictions(y, p, missing="drop", sample_weight=np.full(50, 2.0), rng=1).n_rows == 50
+
+
+def test_log_loss_by_the_normal_rule_is_warned_of():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 5_000)
+    good, bad = (np.where(y == 1, p, 1.0 - p) for p in (0.9, 0.6))
+    noisy = [np.clip(p + rng.normal(0.0, 0.02, len(y)), 0.01, 0.99) for p in (good, bad)]
+    tables = [np.column_stack([1.0 - p, p]) for p in noisy]
+    said = race_predictions(y, tables, "neg_log_loss", rng=1)
+    assert said.fraction_read < 1.0 and any("support=(-36.05, 0)" in word for word in said.warnings)
+    sure = race_predictions(y, tables, "neg_log_loss", support=(-36.05, 0.0), rng=1)
+    assert sure.best == said.best == 0 and not any("log loss" in word for word in sure.warnings)
+    read = race_predictions(y[:100], [table[:100] for table in tables], "neg_log_loss")
+    assert read.fraction_read == 1.0 and not any("log loss" in word for word in read.warnings)

@@ -143,6 +143,7 @@ def race_predictions(
     said = () if rewards.strangers is None else rewards.strangers.words(known)
     if rewards.n_filled:
         said += (WORST_REWARDS.format(counted(rewards.n_filled, "missing score")),)
+    said += rewards.score.warnings(result, ends)
     said += index_warnings(columns, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
     return dataclasses.replace(result, names=known, n_missing=result.n_missing + rewards.n_filled,
                                warnings=(*result.warnings, *said))

@@ -78,9 +78,15 @@ class RowScore:
     def _accept_sample_weight(self) -> bool:
         return True                          # scikit-learn asks its scorers so
 
+    doubt = ""          # what the normal rule may miss of such scores, where they have no support
+
     def support_for(self, labels: Any) -> tuple[float, float] | None:
         """The support, given the classes."""
         return self.support
+
+    def warnings(self, result: Any, ends: Any) -> tuple[str, ...]:
+        """What to say of a race of such scores."""
+        return (self.doubt,) if self.doubt and ends is None and result.fraction_read < 1.0 else ()
 
     def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
         """Weights of the rows, before any prediction."""
@@ -270,6 +276,10 @@ class OfProbabilities(NamedRowScore):
 
 
 class _LogLoss(OfProbabilities):
+    doubt = ("log loss hangs on the few rows where a probability is near 0, of which the normal rule may have seen none: "
+             "it can err far more often than delta. Probabilities are clipped at 2.2e-16, so support=(-36.05, 0) makes "
+             "the promise rigorous")
+
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
         column, there = _columns(y, labels)
         p = np.where(there, response[np.arange(len(y)), column], 0.0)
