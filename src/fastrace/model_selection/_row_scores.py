@@ -276,9 +276,9 @@ class OfProbabilities(NamedRowScore):
 
 
 class _LogLoss(OfProbabilities):
-    doubt = ("log loss hangs on the few rows where a probability is near 0, of which the normal rule may have seen none: "
-             "it can err far more often than delta. Probabilities are clipped at 2.2e-16, so support=(-36.05, 0) makes "
-             "the promise rigorous")
+    doubt = ("log loss hangs on the few rows where a probability is near 0, of which the normal rule may have seen "
+             "none: it can err far more often than delta. Probabilities are clipped at 2.2e-16, so support=(-36.05, 0) "
+             "makes the promise rigorous")
 
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
         column, there = _columns(y, labels)
