@@ -45,6 +45,57 @@ def test_columns_of_counts_are_the_names_of_classes(frame):
     assert pickle.loads(pickle.dumps(named)).classes == named.classes
 
 
+def test_priors_in_series_are_found_by_the_names_of_columns(frame):
+    rng = np.random.default_rng(0)
+    X, y = pandas.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"]), rng.integers(0, 2, 300)
+    mean, sd = (pandas.Series(own, ["a", "b", "c"]) for own in ([1.0, 2.0, 3.0], [0.5, 1.0, 4.0]))
+    for options in ({}, {"groups": {"h": frame["h"]}}):
+        exact = mcmc.GLM(X, y, prior_mean=mean.to_numpy(), prior_sd=sd.to_numpy(), **options)
+        points = 0.1 * rng.normal(size=(3, exact.dim))
+        for order in (list("abc"), list("cab")):
+            model = mcmc.GLM(X, y, prior_mean=mean[order], prior_sd=sd[order], **options)
+            np.testing.assert_array_equal(model.log_posteriors(points), exact.log_posteriors(points))
+        model = mcmc.GLM(X, y, prior_mean=mean.reset_index(drop=True), prior_sd=sd.reset_index(drop=True), **options)
+        np.testing.assert_array_equal(model.log_posteriors(points), exact.log_posteriors(points))
+        with pytest.raises(ValueError, match="prior_sd has the names 'a', 'b', 'z'; those of the [cp]"):
+            mcmc.GLM(X, y, prior_sd=sd.rename({"c": "z"}), **options)
+    whole = pandas.Series([1.0, 2.0, 3.0], ["c[1]", "a[1]", "b[1]"])
+    model = mcmc.Softmax(X, y, prior_sd=whole)
+    np.testing.assert_allclose(model.prior_precision, [0.25, 1.0 / 9.0, 1.0])
+
+
+@pytest.mark.parametrize("kind", ["counts", "categories", "formula"])
+def test_columns_of_offsets_are_found_by_the_names_of_classes(frame, kind):
+    rng = np.random.default_rng(0)
+    names = ["ash", "elm", "oak"]
+    counts = pandas.DataFrame(rng.poisson(1.0, (300, 3)), columns=names)
+    words = frame.assign(tree=pandas.Categorical(rng.choice(names, 300)))
+    offset = pandas.DataFrame(rng.normal(size=(300, 3)), columns=names)
+
+    def made(given):
+        if kind == "formula":
+            return mcmc.Softmax.from_formula("tree ~ x", words, offset=given)
+        return mcmc.Softmax(frame[["x"]], counts if kind == "counts" else words["tree"], offset=given, prior_sd=1.0)
+
+    if kind == "formula":
+        pytest.importorskip("formulae")
+    exact = made(offset.to_numpy())
+    points = rng.normal(size=(3, exact.dim))
+    trace = mcmc.sample(exact, n_draws=20, n_tune=20, n_chains=2, rng=1)
+    new = frame[["x"]][:4]
+    means = exact.predict(trace, new, offset=offset.to_numpy()[:4])
+    other = offset[["oak", "ash", "elm"]]
+    for given in (offset, other, {name: other[name].to_numpy() for name in other},
+                  offset.set_axis(range(3), axis=1), other.rename(columns={"oak": 2, "ash": 0, "elm": 1})[[0, 1, 2]]):
+        np.testing.assert_array_equal(made(given).log_posteriors(points), exact.log_posteriors(points))
+        part = {n: v[:4] for n, v in given.items()} if isinstance(given, dict) else given[:4]
+        np.testing.assert_array_equal(exact.predict(trace, new, offset=part), means)
+    odd = offset.rename(columns={"oak": "yew"})
+    for call in (lambda: made(odd), lambda: exact.predict(trace, new, offset=odd[:4])):
+        with pytest.raises(ValueError, match="offset has the names 'ash', 'elm', 'yew'; those of the classes, 'ash'"):
+            call()
+
+
 def test_names_of_classes_are_those_of_priors_and_groups(frame):
     counts = pandas.DataFrame(np.random.default_rng(0).poisson(1.0, (300, 3)), columns=["red", "green", "blue"])
     prior = {"x": mcmc.Normal(0.0, 2.0), "x[blue]": mcmc.Normal(0.0, 0.5)}

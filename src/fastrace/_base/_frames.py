@@ -91,6 +91,22 @@ def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] 
                      f"without names in just this order")
 
 
+def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
+    """Values in the order of the names `wanted`, by `order_of` of their columns or, of a series of pandas, its index.
+
+    What has no names, or as many as are not wanted, stays as it is.
+    """
+    pandas = hasattr(values, "iloc")
+    series = pandas and getattr(values, "ndim", 0) == 1
+    held = values.index if series else values.columns if pandas else column_names(values)
+    order = None if held is None else order_of(held, wanted, name, of)
+    if order is None or order == list(range(len(order))):
+        return values
+    if pandas:
+        return values.iloc[order] if series else values.iloc[:, order]
+    return as_table(values, name, "a table of numbers")[:, order]
+
+
 def indexes(value: Any) -> list[Any]:
     """Of a frame or series of pandas, or of those in a dict, list or tuple; an index is its own."""
     if isinstance(value, Mapping):

@@ -78,7 +78,9 @@ def predicted_softmax(
     p = width - sum(counts)
     table = _table(X, model.column_names[:p], p)
     n = table.shape[0]
-    shift = None if offset is None else offset_table(offset, (n, classes))
+    shift = None
+    if offset is not None:
+        shift = offset_table(_frames.in_order(offset, model.classes, "offset", "classes"), (n, classes))
     places, first, factors = [], p, []
     for name, levels in model._factors:
         factors.append(Factor(name, np.zeros(0, np.int32), levels, first, ("1",), True, (), None, False))

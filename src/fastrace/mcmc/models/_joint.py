@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._models._priors import JointPrior
 from fastrace._models.rows import CHUNK
 from fastrace.likelihoods import GLMSource
@@ -468,8 +468,8 @@ def normals_of_columns(columns: Sequence[str], n_all: int, mean: ArrayLike, sd: 
         If shapes disagree, numbers are no means and standard deviations, or there are means alone.
     """
     p = len(columns)
-    given = {name: np.asarray(_checks.as_array(value, name)) for name, value in (("prior_mean", mean),
-                                                                                 ("prior_sd", sd))}
+    given = {name: np.asarray(_checks.as_array(_frames.in_order(value, columns, name, "columns"), name))
+             for name, value in (("prior_mean", mean), ("prior_sd", sd))}
     if any(value.dtype.kind not in "fiu" for value in given.values()):
         return None
     shapes = {value.shape for value in given.values()} - {()}

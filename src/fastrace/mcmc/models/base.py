@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, TermSource
@@ -139,6 +139,9 @@ class Model:
             if np.asarray(_checks.as_array(given, name)).dtype.kind == "b":
                 raise TypeError(f"{name} is {_checks.shown(given)}; numbers are needed, and a truth value would be "
                                 f"read as 1 or 0. prior='weak' asks for weakly informative priors")
+        if names is not None:
+            prior_mean = _frames.in_order(prior_mean, names, "prior_mean", "parameters")
+            prior_sd = _frames.in_order(prior_sd, names, "prior_sd", "parameters")
         self.prior_mean = _checks.arm_values(prior_mean, "prior_mean", self.dim, "parameter")
         sd = _checks.arm_values(prior_sd, "prior_sd", self.dim, "parameter")
         if not (sd > 0.0).all() or not np.isfinite(self.prior_mean).all():

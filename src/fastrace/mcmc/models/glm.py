@@ -93,7 +93,8 @@ class GLM(GLMRows):
         Of a scale that is learned. By default half-Student with 4 degrees of freedom and scale s, or half-Cauchy with
         scale 1 for a dispersion.
     prior_mean, prior_sd : float or array_like of shape (p,) or (n,), default 0 and infinity
-        Independent normal priors of the coefficients; an infinite standard deviation is a flat prior. Beside groups
+        Independent normal priors of the coefficients; an infinite standard deviation is a flat prior. Numbers of a
+        series of pandas, unless it is numbered, are found by the names of columns or parameters. Beside groups
         these are as those of a dict `prior`: effects of groups, and a learned scale, keep priors of their own; an array
         of infinite standard deviations asks for flat priors of the columns, while infinity alone leaves "weak". Arrays
         of shape (n,), with n the number of coefficients, effects, and 1 for a learned scale, are priors of all of

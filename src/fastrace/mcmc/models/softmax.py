@@ -67,7 +67,8 @@ class Softmax(_CompiledModel):
     n_classes : int, optional
         At least 2; by default one more than the largest of `y`, or the number of columns of a table of counts.
     offset : array_like of real numbers, shape (n_rows, n_classes), optional
-        Added to each row's predictor of each class, such as the logarithms of how often classes were offered.
+        Added to each row's predictor of each class, such as the logarithms of how often classes were offered. Columns
+        of a frame whose names are those of classes are found by name; those without names, or numbered, by position.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen, by its likelihood and by priors in units of the data, as in `GLM`.
     groups : Groups, array_like, sequence or dict of these, optional
@@ -158,6 +159,7 @@ class Softmax(_CompiledModel):
         labels = np.asarray(_frames.as_table(y, "y")) if isinstance(y, Mapping) else _checks.as_array(y, "y")
         if labels.ndim == 2 and labels.shape[1] > 1:
             levels, self._outcomes = _frames.column_names(y), "counts"
+            offset = _frames.in_order(offset, levels or range(labels.shape[1]), "offset", "classes")
             X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
@@ -181,6 +183,7 @@ class Softmax(_CompiledModel):
             self._require_intercepts(factors)
             for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
                 warnings.warn(words, stacklevel=_checks.users_level())
+        offset = _frames.in_order(offset, self.classes, "offset", "classes")
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else offset_from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
