@@ -374,7 +374,8 @@ cdef class RaceAnswers(RaceJudge):
             told.append("a reward lay outside the support: the promise is void; widen support")
         if flags & FAR_FROM_ZERO:
             told.append("rewards are so far from 0 that their sums lose the digits that tell arms apart: means, "
-                        "intervals and the answer may be wrong, of an exact race too; subtract a constant from all rewards")
+                        "intervals and the answer may be wrong, of an exact race too; subtract a constant from "
+                        "all rewards")
         if found["constant"]:
             told.append("the first look was constant for some comparison: it was not decided by it; "
                         "rare events may hide, so pass a support (betting) or a larger first_look")
