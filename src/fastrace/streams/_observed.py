@@ -186,8 +186,10 @@ def ratios(
 
 def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
     """Times by which to sort: those in words as dates of ISO 8601, or as numbers if all are."""
+    if times.dtype.kind not in "OUS":
+        return times
     words = times.tolist()
-    spelled = [isinstance(time, str) for time in words] if times.dtype.kind in "OUS" else [False]
+    spelled = [isinstance(time, str) for time in words]
     if any(spelled) and not all(spelled):
         row, other = spelled.index(True), spelled.index(False)
         raise ValueError(f"column {name!r} holds {shown(words[row])} in row {row} and {shown(words[other])} in row "
