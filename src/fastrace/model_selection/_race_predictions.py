@@ -244,11 +244,9 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
 def _by_class(frame: Any, classes: NDArray[Any] | None, called: str) -> Any:
     """Predictions by one candidate as an array; those of a frame whose columns name `classes` in the order of these."""
     found = np.asanyarray(frame)
-    held = getattr(frame, "column_names", getattr(frame, "columns", None))       # Arrow, whose `columns` are the data
-    if classes is None or held is None or found.ndim != 2:
+    if classes is None or found.ndim != 2:
         return found
-    order = _frames.order_of(held, classes.tolist(), called, "classes")
-    return found if order is None else found[:, order]
+    return np.asanyarray(_frames.in_order(frame, classes.tolist(), called, "classes"))
 
 
 def _reader(
