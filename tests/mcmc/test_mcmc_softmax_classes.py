@@ -169,6 +169,7 @@ def by_hand(frame, levels, **options):
 
 
 def test_a_formula_is_the_model_of_its_columns_and_levels(frame):
+    pytest.importorskip("formulae")
     model, twin = mcmc.Softmax.from_formula("kind ~ x + h", frame), by_hand(frame, ["ash", "elm", "oak"])
     points = np.random.default_rng(2).normal(size=(50, 8))
     ours, plain = model.log_posteriors(points), twin.log_posteriors(points)

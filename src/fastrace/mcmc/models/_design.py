@@ -130,7 +130,7 @@ def _described(formula: str) -> Any:
         from formulae.scanner import ScanError, Scanner
         from formulae.terms.call_resolver import CallResolverError
     except ImportError as error:
-        raise ImportError('GLM.from_formula needs formulae: python -m pip install "formulae>=0.5"') from error
+        raise ImportError('models from formulas need formulae: python -m pip install "formulae>=0.5"') from error
     try:
         tokens = Scanner(formula).scan()
     except ScanError as error:

@@ -175,16 +175,16 @@ class Softmax(_CompiledModel):
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
         self.n_classes = classes_of(rows.y, n_classes)
-        if levels is not None and levels != tuple(map(str, range(self.n_classes))):
-            self._called = _checks.arm_names(levels, self.n_classes, "class")
         own = rows.X.shape[1]
         self.n_columns = own + sum(factor.n_groups for factor in factors)
+        _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
+        if levels is not None and levels != tuple(map(str, range(self.n_classes))):
+            self._called = _checks.arm_names(levels, self.n_classes, "class")
         if factors:
             self._require_intercepts(factors)
             for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
                 warnings.warn(words, stacklevel=_checks.users_level())
         offset = _frames.in_order(offset, self.classes, "offset", "classes")
-        _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         apart = None if offset is None else offset_from_first(offset, (rows.n_rows, self.n_classes))
         beside = {"offset": apart, "weights": rows.weights}
         self._data = self._source(_with_indicators(rows.X, factors), rows.y, np.zeros((1, self._width)), beside)
