@@ -544,8 +544,13 @@ def test_bad_input_is_refused():
     X, y = model._glm.X, model._glm.y
     cases = [
         (ValueError, "groups has shape", lambda: mcmc.MixtureOf(model, group[:-1], 2)),
-        (ValueError, "not finite", lambda: mcmc.MixtureOf(model, np.where(group > 4, np.nan, group), 2)),
-        (TypeError, "groups cannot be sorted", lambda: mcmc.MixtureOf(model, [*group[:-1].tolist(), None], 2)),
+        (ValueError, "not finite", lambda: mcmc.MixtureOf(model, np.where(group > 4, np.inf, group), 2)),
+        (ValueError, "group of row 1500 of groups is missing", lambda: mcmc.MixtureOf(
+            model, np.where(group > 4, np.nan, group), 2)),
+        *[(ValueError, "group of row 1799 of groups is missing; each row must belong to a group", lambda g=g:
+           mcmc.MixtureOf(model, g, 2)) for g in ([*group[:-1].tolist(), None], ["a"] * 1799 + [None],
+                                                  ["a"] * 1799 + [np.nan], np.array(["a"] * 1799 + [None], object))],
+        (TypeError, "groups cannot be sorted", lambda: mcmc.MixtureOf(model, np.array([1, "a"] * 900, object), 2)),
         (ValueError, "n_classes", lambda: mcmc.MixtureOf(model, group, 0)),
         (ValueError, "concentration", lambda: mcmc.MixtureOf(model, group, 2, concentration=0.0)),
         (ValueError, "sd_scale", lambda: mcmc.MixtureOf(model, group, 2, sd_scale=-1.0)),

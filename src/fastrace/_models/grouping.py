@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 
-__all__ = ["Factor", "Groups", "as_groups", "level_name"]
+__all__ = ["Factor", "Groups", "as_groups", "as_values", "level_name", "refuse_missing"]
 
 _SLOPES = "; where slopes vary too, give mcmc.Groups(codes, slopes=['age']) in place of the codes"
 
@@ -246,32 +246,34 @@ def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]
     if categories is not None and hasattr(getattr(codes, "cat", codes), "codes"):
         held = np.array(getattr(codes, "cat", codes).codes, dtype=np.int32)
         _require_groups(held, called)
-        _refuse_missing(held < 0, codes, called)
+        _refuse_marked(held < 0, called)
         return held, tuple(categories.tolist())
     if isinstance(codes, Mapping):
         raise ValueError(f"{called} are a dict of {', '.join(map(repr, codes))}; one group for each row is needed"
                          f"{_SLOPES}")
+    values = as_values(codes, called)
+    if values.ndim != 1:
+        raise ValueError(f"{called} have shape {values.shape}; one group for each row, shape (n_rows,), is needed"
+                         f"{_SLOPES}")
+    _require_groups(values, called)
+    refuse_missing(values, called)
+    if values.dtype.kind == "O":
+        return _of_objects(values.tolist(), called)
+    if values.dtype.kind in "iub":
+        return _of_integers(values)
+    levels, numbers = np.unique(values, return_inverse=True)
+    return numbers.ravel().astype(np.int32), tuple(levels.tolist())
+
+
+def as_values(codes: Any, called: str) -> NDArray[Any]:
+    """Groups as an array, of objects where they are of several kinds: words stay apart from None and nan."""
     try:
-        values = codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes, called))
+        return codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes, called))
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
         raise ValueError(f"{called} hold arrays of several lengths; one group for each row is needed"
                          f"{_SLOPES}") from error
-    if values.ndim != 1:
-        raise ValueError(f"{called} have shape {values.shape}; one group for each row, shape (n_rows,), is needed"
-                         f"{_SLOPES}")
-    _require_groups(values, called)
-    if values.dtype.kind == "O":
-        return _of_objects(values.tolist(), called)
-    if values.dtype.kind == "f":
-        _refuse_missing(np.isnan(values), values, called)
-    elif values.dtype.kind in "mM":
-        _refuse_missing(np.isnat(values), values, called)
-    if values.dtype.kind in "iub":
-        return _of_integers(values)
-    levels, numbers = np.unique(values, return_inverse=True)
-    return numbers.ravel().astype(np.int32), tuple(levels.tolist())
 
 
 def _plain(codes: Any, called: str) -> Any:
@@ -295,7 +297,19 @@ def _require_groups(values: NDArray[Any], called: str) -> None:
         raise ValueError(f"{called} are empty; one group for each row is needed")
 
 
-def _refuse_missing(bad: NDArray[np.bool_], codes: Any, called: str) -> None:
+def refuse_missing(values: NDArray[Any], called: str) -> None:
+    """Refuse None, nan and their like among groups of any kind."""
+    if values.dtype.kind == "O":
+        missing = [v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
+                   for v in values.tolist()]
+        _refuse_marked(np.array(missing, dtype=np.bool_), called)
+    elif values.dtype.kind == "f":
+        _refuse_marked(np.isnan(values), called)
+    elif values.dtype.kind in "mM":
+        _refuse_marked(np.isnat(values), called)
+
+
+def _refuse_marked(bad: NDArray[np.bool_], called: str) -> None:
     if bad.any():
         row = int(bad.argmax())
         raise ValueError(f"the group of row {row} of {called} is missing; each row must belong to a group: leave such "
@@ -303,9 +317,6 @@ def _refuse_missing(bad: NDArray[np.bool_], codes: Any, called: str) -> None:
 
 
 def _of_objects(values: list[Any], called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
-    missing = np.array([v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
-                        for v in values])
-    _refuse_missing(missing, values, called)
     try:
         levels = dict.fromkeys(values)
     except TypeError as error:

@@ -15,6 +15,7 @@ from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
+from fastrace._models.grouping import as_values, refuse_missing
 from fastrace._models.rows import chunks, lengths
 from fastrace.control_variates import cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
@@ -73,8 +74,9 @@ class MixtureOf:
     Raises
     ------
     ValueError
-        If an argument is out of range, the prior is flat somewhere, the model has a ``log_prior``, or the pandas index
-        of `groups` is not that of the model's rows. A model that was pickled has forgotten its index.
+        If an argument is out of range, a group is missing (None or nan), the prior is flat somewhere, the model has a
+        ``log_prior``, or the pandas index of `groups` is not that of the model's rows. A model that was pickled has
+        forgotten its index.
     TypeError
         If `model` is no `GLM`.
 
@@ -292,6 +294,7 @@ def _coded(groups: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], NDArray[An
     given = _checks.as_array(groups, "groups")
     if given.shape != (n_rows,):
         raise ValueError(f"groups has shape {given.shape}; ({n_rows},), one group for each row, is needed")
+    refuse_missing(as_values(groups, "groups"), "groups")
     if given.dtype.kind == "f" and not np.isfinite(given).all():
         raise ValueError(f"groups[{int(np.argmin(np.isfinite(given)))}] is not finite; each row needs a group")
     try:
