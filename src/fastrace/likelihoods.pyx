@@ -126,8 +126,7 @@ cdef class GLMSource(TermSource):
         scale = 1.0 if scale is None else _checks.positive(scale, "scale", "it divides what the predictor leaves of y")
         df = _checks.positive(df, "df", "it says how heavy the tails are")
         groups = as_groups(groups)
-        _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, trials=trials,
-                                  groups=[group.index for group in groups])
+        _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, trials=trials, groups=groups)
         x = design_table(X, check_finite)
         outcome = outcome_vector(y, x.shape[0])
         check_outcomes(outcome, family, _KINDS[fr_families[<int>_FAMILIES[family]].outcomes])

@@ -194,3 +194,17 @@ def test_rows_whose_indexes_differ_are_refused():
             other.predict(drawn(other), X[:5], offset=pandas.Series(np.zeros(5))[::-1])
     with pytest.raises(ValueError, match="chunk 1: the pandas indexes of X and y differ: row 0 is 100 in the one and"):
         mcmc.compress(pilot, chunks=[(X[:100], y[:100]), (X[100:], y[100:][::-1])])
+
+
+def test_groups_of_new_rows_go_with_these_by_their_index_and_an_index_is_values():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(2)
+    X = pandas.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    y, words = (rng.random(300) < 0.5).astype(float), pandas.Series(np.arange(300) % 3).map("uvw".__getitem__)
+    model = mcmc.GLM(X, y, groups={"g": pandas.Index(words)}, prior_sd=1.0)
+    trace, shuffled = drawn(model), X.sample(frac=1.0, random_state=1)
+    found = model.predict(trace, shuffled, groups=pandas.Index(words[shuffled.index]))
+    np.testing.assert_array_equal(found, model.predict(trace, shuffled, groups=words[shuffled.index]))
+    for groups in (words, mcmc.Groups(words, name="g")):
+        with pytest.raises(ValueError, match="the pandas indexes of X and groups differ"):
+            model.predict(trace, shuffled, groups=groups)

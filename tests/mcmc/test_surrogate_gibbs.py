@@ -521,8 +521,11 @@ def test_groups_go_with_the_rows_that_the_model_was_given():
         with pytest.raises(ValueError, match=r"indexes of the model and groups differ: row 0 is .*reset_index"):
             mcmc.MixtureOf(model, frame["g"].sort_index(), 2)
         again = pickle.loads(pickle.dumps(model))
-        assert again._index is None and model._index is not None
+        assert again.index is None and model.index is not None
         mcmc.MixtureOf(again, frame["g"].to_numpy(), 2, parameters=theta)
+        for values in (pandas.Index(frame["g"]), pandas.Index(list("abcdef"))[frame["g"]]):
+            ours = mcmc.MixtureOf(model, values, 2, parameters=theta)
+            np.testing.assert_allclose(ours.expansions.values_at(near), plain.expansions.values_at(near), rtol=1e-9)
 
 
 def test_groups_of_a_model_made_by_a_formula_go_by_its_frame():

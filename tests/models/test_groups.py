@@ -313,12 +313,29 @@ def _shuffled():
     (lambda f, s, y, g: mcmc.GLM({"a": f["a"], "b": s["a"]}, y), "indexes of X differ"),
     (lambda f, s, y, g: mcmc.Groups(g, slopes=s), "groups and slopes"),
     (lambda f, s, y, g: mcmc.Softmax(f, y.to_numpy(), offset=s), "X and offset"),
+    (lambda f, s, y, g: mcmc.Softmax(f.to_numpy(), y.astype("category"), weights=y.loc[s.index]), "y and weights"),
+    (lambda f, s, y, g: mcmc.Softmax(f.to_numpy(), y.astype("category"), groups=g.loc[s.index]), "y and groups"),
     (lambda f, s, y, g: mcmc.ARCH(s["a"], 1, weights=y), "returns and weights"),
 ])
 def test_indexes_that_differ_are_refused(make, named):
     """Rows are matched by position, so a shuffled frame would be put together with other rows' outcomes."""
     with pytest.raises(ValueError, match=f"{named}.* row 0 is .*reset_index"):
         make(*_shuffled())
+
+
+def test_an_index_given_is_a_column_of_values_and_labels_no_rows():
+    pd = pytest.importorskip("pandas")
+    frame, shuffled, y, g = _shuffled()
+    words = pd.Index(["north", "south", "east", "west"])[g]
+    for X in (shuffled, shuffled.to_numpy()):
+        for codes in (words, pd.CategoricalIndex(words), pd.MultiIndex.from_arrays([g]).get_level_values(0)):
+            made = mcmc.GLM(X, pd.Index(y), weights=pd.Index(np.arange(60)), groups=codes, prior_sd=1.0)
+            same = mcmc.GLM(X, y.to_numpy(), weights=np.arange(60), groups=codes.to_numpy(), prior_sd=1.0)
+            assert made.names == same.names
+            at = np.linspace(-0.5, 0.5, made.dim)
+            np.testing.assert_array_equal(made.log_posteriors([at]), same.log_posteriors([at]))
+    assert mcmc.Groups(words, slopes=shuffled[["a"]]).index.equals(shuffled.index)
+    assert mcmc.Softmax(shuffled, y.to_numpy(), groups=words).n_columns == 6
 
 
 def test_rows_with_the_same_index_or_none_go_together():

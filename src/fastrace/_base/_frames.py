@@ -63,11 +63,6 @@ def require_same_rows(**given: Any) -> None:
                          f"in one, give them with reset_index(drop=True)")
 
 
-def require_same_series(**given: Any) -> None:
-    """The same of values alone, where a pandas index is one more column of them and has no index of its own."""
-    require_same_rows(**{name: value for name, value in given.items() if not hasattr(value, "get_indexer")})
-
-
 def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] | None:
     """The places in `held`, the names of columns or of rows, of each of those `wanted`: equal ones, or equal as text.
 
@@ -108,12 +103,16 @@ def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
 
 
 def indexes(value: Any) -> list[Any]:
-    """Of a frame or series of pandas, or of those in a dict, list or tuple; an index is its own."""
+    """Of frames and series of pandas, of what was made of them and remembers theirs as `index`, or of a dict, list or
+    tuple of these.
+
+    An index that is given is a column of values: it labels no rows.
+    """
     if isinstance(value, Mapping):
         return [index for part in value.values() for index in indexes(part)]
     if isinstance(value, (list, tuple)) and 0 < len(value) < _FEW:
         return [index for part in value for index in indexes(part)]
-    index = value.index if hasattr(value, "iloc") and hasattr(value, "index") else value
+    index = getattr(value, "index", None)
     return [index] if hasattr(index, "equals") and hasattr(index, "get_indexer") else []
 
 

@@ -115,7 +115,7 @@ def race_predictions(
     """
     with _checks.options_of("race_predictions"):
         _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
-    _frames.require_same_series(y_true=y_true, y_pred=y_pred, sample_weight=sample_weight)
+    _frames.require_same_rows(y_true=y_true, y_pred=y_pred, sample_weight=sample_weight)
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     ends = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
     if missing == "drop" and not rewards.plain:

@@ -230,7 +230,7 @@ class Comparison(_checks.OwnInit):
             If an arm is unknown, a reward is nan or outside `support`, or lengths or pandas indexes differ. Nothing is
             changed then; nor by Ctrl-C.
         """
-        _frames.require_same_series(arms=arms, rewards=rewards, clusters=clusters, times=times)
+        _frames.require_same_rows(arms=arms, rewards=rewards, clusters=clusters, times=times)
         values = self._rewards(rewards)
         codes = self._codes(arms, values.size)
         keys = self._keys(clusters, values.size)
@@ -558,8 +558,8 @@ class Comparison(_checks.OwnInit):
             raise TypeError(f"clusters is {options['clusters']!r}; the column that holds the keys goes by cluster=, as "
                             f"those of the arm and the reward go by arm= and reward=")
         if isinstance(frame, Mapping):
-            _frames.require_same_series(**{str(of): frame[of] for of in (arm, reward, cluster, time)
-                                           if isinstance(of, Hashable) and of in frame})
+            _frames.require_same_rows(**{str(of): frame[of] for of in (arm, reward, cluster, time)
+                                         if isinstance(of, Hashable) and of in frame})
         labels = column(frame, arm, "arm")
         values = column(frame, reward, "reward")
         keys = None if cluster is None else column(frame, cluster, "cluster")

@@ -271,7 +271,7 @@ def _by_proxy(
     if isinstance(method, Stream) and not isinstance(scores, proxies.Proxy):
         raise TypeError("method is a rule and proxy is given, which widens the support; name the method, or use Proxy")
     proxy = scores if isinstance(scores, proxies.Proxy) else proxies.Proxy(scores, support=support)
-    _frames.require_same_series(rewards=rewards, proxy=scores)
+    _frames.require_same_rows(rewards=rewards, proxy=scores)
     array = None if callable(rewards) else _array(rewards)
     if array is None and not callable(rewards):
         raise TypeError(f"rewards is a {type(rewards).__name__} and proxy is given; a function of rows, or an array "

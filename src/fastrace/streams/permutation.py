@@ -545,7 +545,7 @@ def permutation_test(
     else:
         kind = _checks.choice(permutation_type, "permutation_type", TYPES)
         if kind != "independent":       # the samples belong together row by row
-            _frames.require_same_series(**{f"data[{i}]": sample for i, sample in enumerate(data)})
+            _frames.require_same_rows(**{f"data[{i}]": sample for i, sample in enumerate(data)})
         drawn = Resamples(data, kind, axis, n_resamples, generator)
         compute = per_hypothesis(statistic, vectorized)
         observed = drawn.observed(compute)

@@ -111,6 +111,11 @@ class GLM(GLMRows):
         "x0", "x1" and so on. The
         intercept of group "3" of the factor "clinic" is called "1|clinic[3]", its slope of "age" "age|clinic[3]".
 
+    Attributes
+    ----------
+    index : pandas.Index or None
+        That of the rows as they were given, if one of them had any; None once the model was copied or pickled.
+
     Raises
     ------
     ValueError
@@ -153,9 +158,9 @@ class GLM(GLMRows):
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
-    _index: Any = None  # of pandas, of the rows as they were given; not saved
+    index: Any = None  # of models made from rows; not saved
     _new_rows: NewRows | None = None  # what a formula makes of new rows
-    _computed = (*GLMRows._computed, "_terms", "_doubts", "_index", "_new_rows")
+    _computed = (*GLMRows._computed, "_terms", "_doubts", "index", "_new_rows")
 
     @names_meant
     def __init__(
@@ -188,7 +193,7 @@ class GLM(GLMRows):
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
         )
         for index in _frames.indexes([X, y, offset, weights, trials])[:1]:
-            self._index = index
+            self.index = index
         refuse_overflow(self._glm.X, self._glm.y)
         refuse_nothing(self._glm.weights, "weights")
         refuse_nothing(self._glm.trials, "trials")
@@ -322,7 +327,7 @@ class GLM(GLMRows):
         model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
         model.prior_part, model._terms, model._new_rows = part, terms, new_rows
         for index in _frames.indexes(frame):
-            model._index = index
+            model.index = index
         return model
 
     def predict(
@@ -437,7 +442,7 @@ class GLM(GLMRows):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_index"}
+        return {name: value for name, value in self.__dict__.items() if name != "index"}
 
     def __repr__(self) -> str:
         groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}{_several(f)}" for f in self.factors)

@@ -150,7 +150,7 @@ class MixtureOf:
         if self.hierarchical and self.parameters is not None:
             raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
         self._check_prior()
-        _frames.require_same_rows(**{"the model": model._index, "groups": groups})
+        _frames.require_same_rows(**{"the model": model, "groups": groups})
         code, levels = _coded(groups, model.n_rows)
         code = code if model._row_order is None else code[model._row_order]
         self.levels = tuple(levels.tolist())

@@ -19,7 +19,7 @@ from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
 from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
 from fastrace._models.glm_inputs import are_counts, design_table, refuse_nothing, refuse_overflow
-from fastrace._models.grouping import Factor, as_groups, row_numbers
+from fastrace._models.grouping import Factor, Groups, as_groups, row_numbers
 from fastrace._models.rows import chunks
 from fastrace._models.softmax_sums import THIRD, lengths_apart, offset_from_first, predictors, softmax_sums, spreads
 from fastrace.control_variates import residual_rounding
@@ -150,7 +150,8 @@ class Softmax(_CompiledModel):
         shuffle: _checks.RngLike = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        _frames.require_same_rows(X=X, y=y, offset=offset)
+        own_groups = as_groups(groups)
+        _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, groups=own_groups)
         called = model_names(column_names(X)) if names is None else names
         counted_classes = n_classes is None
         levels = _categories(y)
@@ -160,7 +161,7 @@ class Softmax(_CompiledModel):
         if labels.ndim == 2 and labels.shape[1] > 1:
             levels, self._outcomes = _frames.column_names(y), "counts"
             offset = _frames.in_order(offset, levels or range(labels.shape[1]), "offset", "classes")
-            X, y, n_classes, offset, weights, groups = _of_counts(X, y, n_classes, offset, weights, groups)
+            X, y, n_classes, offset, weights, own_groups = _of_counts(X, y, n_classes, offset, weights, own_groups)
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
@@ -170,7 +171,7 @@ class Softmax(_CompiledModel):
         if labels.ndim == 1 and kind == "f" and not np.isfinite(labels).all():
             row = int(np.argmin(np.isfinite(labels)))
             raise ValueError(f"y[{row}] is {labels[row]}; finite whole numbers from 0 up are needed")
-        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=as_groups(groups) or None)
+        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=own_groups or None)
         factors = tuple(rows.factors)
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
@@ -511,13 +512,12 @@ def _codes_of(y: Any, levels: tuple[str, ...], n_classes: int | None) -> NDArray
 
 
 def _of_counts(
-    X: Any, y: Any, n_classes: int | None, offset: Any, weights: Any, groups: Any
-) -> tuple[Any, NDArray[np.intp], int, Array | None, Array, Any]:
+    X: Any, y: Any, n_classes: int | None, offset: Any, weights: Any, groups: tuple[Groups, ...]
+) -> tuple[Any, NDArray[np.intp], int, Array | None, Array, tuple[Groups, ...]]:
     """The arguments with a row for each pair of a row and a class that a table of counts has there."""
     table = np.asarray(_frames.as_table(y, "y", "classes, or a table of counts"))
-    x, own = design_table(X, check_finite=True), as_groups(groups)
+    x = design_table(X, check_finite=True)
     n, k = table.shape
-    _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, groups=[group.index for group in own])
     if x.shape[0] != n:
         raise ValueError(f"y is a table of counts of shape {table.shape}, and X has {counted(x.shape[0], 'row')}; a "
                          f"row of counts for each row of X is needed")
@@ -532,14 +532,14 @@ def _of_counts(
         raise ValueError(f"y[{row}, {column}] is {table[row, column]}; counts, whole numbers from 0 up, are needed")
     if not table.any():
         raise ValueError(f"all {n} x {k} counts of y are 0: at least one outcome is needed")
-    for group in own:
+    for group in groups:
         if len(group.codes) != n:
             raise ValueError(f"groups have {counted(len(group.codes), 'row')}; {n}, as many as X, are needed")
     rows, classes = np.nonzero(table)
     times = row_numbers(weights, "weights", n, are_counts, "a whole number from 0 up")
     counts = table[rows, classes].astype(np.float64) * (1.0 if times is None else times[rows])
     apart = None if offset is None else offset_table(offset, (n, k))[rows]
-    return x[rows], classes, k, apart, counts, tuple(group.reordered(rows) for group in own) or None
+    return x[rows], classes, k, apart, counts, tuple(group.reordered(rows) for group in groups)
 
 
 def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
