@@ -114,6 +114,16 @@ def test_a_model_keeps_no_rows_of_the_frame(frame):
     assert len(pickle.dumps(model._new_rows)) < 8000
 
 
+def test_a_model_keeps_no_variables_that_are_called_as_columns_are(frame):
+    x, y = np.tile(frame["x"], 50), np.tile(frame["y"], 50)
+    many = pandas.DataFrame({"x": x, "y": y, "cube": x + 1.0})      # cube is a function here, too
+    model = mcmc.GLM.from_formula("y ~ x + cube(cube)", many, family="gaussian", scale=1.0)
+    assert len(pickle.dumps(model._new_rows)) < 8000
+    np.testing.assert_array_equal(model._glm.X[:, 2], (x + 1.0) ** 3)
+    trace = drawn(model)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(trace, many), model.predict(trace, many))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_new_levels_of_groups_are_drawn_and_of_columns_refused(frame):
     model = mcmc.GLM.from_formula("b ~ x + h + (1 | g)", frame)

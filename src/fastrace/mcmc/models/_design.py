@@ -89,8 +89,10 @@ def designed(formula: str, frame: Any, scope: Scope = (), by_level: bool = False
     from formulae.environment import Environment
     from formulae.matrices import DesignMatrices
 
-    named = re.findall(r"[^\W\d]\w*", formula)
-    env = Environment([{name: space[name] for space in (_FUNCTIONS, *scope[::-1]) for name in named if name in space}])
+    # Columns go before variables of their names, which the model must not keep: these may be arrays of all rows.
+    named = set(re.findall(r"[^\W\d]\w*", formula))
+    env = Environment([{name: space[name] for space in (_FUNCTIONS, *scope[::-1]) for name in named
+                        if name in space and (callable(space[name]) or name not in frame.columns)}])
     # Dummies of groups would take rows times groups numbers, so formulae makes the other terms alone.
     grouped, described.group_terms = list(described.group_terms), []
     try:
