@@ -1,6 +1,9 @@
 """`max_seconds`: a call that asks for rewards ends in time, says so, loses nothing, and goes on as if uninterrupted."""
 
+import asyncio
+import dataclasses
 import math
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 import fastrace as fr
 from fastrace._base import _clock
 from fastrace.model_selection import DAUBHalving, DAUBSearchCV, RacingSearchCV, race_predictions
+from fastrace.races import flight
 
 ROWS = np.random.default_rng(0).random((4000, 3)) * 0.9 + [0.0, 0.04, 0.02]
 
@@ -85,7 +89,58 @@ def test_a_race_in_one_call_ends_at_a_look(monkeypatch):
     assert result.stopped_by == "max_seconds" and result.n_looks >= 1 and result.n_read <= len(clock.asked)
     assert (result.lower < ROWS.mean(0)).all() and (ROWS.mean(0) < result.upper).all() and result.error_bound > 0.05
     whole = fr.race(clock.rows, max_seconds=1e9, **known)
-    assert as_known(whole) == as_known(fr.race(clock.rows, **known))
+    assert as_known(whole) == as_known(fr.race(clock.rows, **known)) and whole.race is None is whole.source
+
+
+def gone_on(result, source, seconds):
+    """The result after as many calls as it takes."""
+    race, calls = result.race, 1
+    while result.stopped_by == "max_seconds":
+        result, calls = race.run(source, max_seconds=seconds), calls + 1
+    assert calls > 2
+    return result
+
+
+@pytest.mark.parametrize("proxy", [None, ROWS.mean(1)])
+@pytest.mark.parametrize("again", ["function", "source", "pickled"])
+def test_the_race_of_one_call_goes_on_and_nothing_is_asked_twice(again, proxy, monkeypatch):
+    clock = Clock(monkeypatch)
+    known = {"n_arms": 3, "n_rows": len(ROWS), "support": (0, 1), "first_look": 20, "rng": 1, "cost": 2.0,
+             "proxy": proxy, "names": ["a", "b", "c"]}
+    result = fr.race(clock.rows, max_seconds=300, **known)
+    assert result.cost == 2.0 * len(clock.asked) >= 2.0 * result.n_read
+    assert "result.race.run(result.source) goes on" in str(result)
+    assert result == fr.race(clock.rows, max_seconds=300, **known) and clock.asked[: len(clock.asked) // 2] == (
+        clock.asked[len(clock.asked) // 2 :])
+    clock.asked = clock.asked[: len(clock.asked) // 2]
+    if again == "pickled":
+        result = pickle.loads(pickle.dumps(dataclasses.replace(result, source=None)))
+        assert result.source is None and "result.race.run(...) or race_async" in str(result)
+    whole = gone_on(result, result.source if again == "source" else clock.rows, 300)
+    asked, clock.asked = clock.asked, []
+    expected = fr.race(clock.rows, **known)
+    assert whole == expected and len(set(asked)) == len(asked) and set(asked) == set(clock.asked)
+
+
+def test_a_result_pickles_without_what_was_raced_on(monkeypatch):
+    clock = Clock(monkeypatch)
+    result = fr.race(lambda arms, rows: clock.rows(arms, rows), n_arms=3, n_rows=len(ROWS), support=(0, 1),
+                     first_look=20, max_seconds=300, rng=1)
+    copied = pickle.loads(pickle.dumps(result))
+    assert result.source is not None is copied.source and copied == result and copied.to_dict() == result.to_dict()
+    assert not {"race", "source"} & set(result.to_dict())
+    assert as_known(copied.race.run(clock.rows)) == as_known(result.race.run(result.source))
+
+
+def test_a_race_on_a_table_goes_on(monkeypatch):
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    table = {name: ROWS[:, k].repeat(500) for k, name in enumerate("abc")}
+    result = fr.race(table, first_look=50, max_seconds=1.5, rng=1, support=(0, 1))
+    assert result.stopped_by == "max_seconds"
+    whole = gone_on(result, result.source, 2.5)
+    assert as_known(whole) == as_known(fr.race(table, first_look=50, rng=1, support=(0, 1)))
+    assert whole.names == ("a", "b", "c")
 
 
 def test_before_its_first_look_a_race_says_that_it_knows_nothing(monkeypatch):
@@ -108,6 +163,22 @@ def test_a_selection_in_one_call(monkeypatch):
     clock = Clock(monkeypatch)
     result = fr.select_best(clock.pulls, 3, epsilon=0.02, max_seconds=300)
     assert result.stopped_by == "max_seconds" and 300 <= result.n_read <= 400 and 0.05 < result.error_bound <= 1.0
+    assert "result.race.run(...) goes on" in str(result) and pickle.loads(pickle.dumps(result)) == result
+    whole, asked = gone_on(result, clock.pulls, 300), len(clock.asked)
+    clock.asked = []
+    expected = fr.select_best(clock.pulls, 3, epsilon=0.02)
+    assert whole == expected and asked == len(clock.asked) and expected.race is None
+
+
+def test_a_selection_that_spent_its_budget_goes_on(monkeypatch):
+    clock = Clock(monkeypatch)
+    result = fr.select_best(clock.pulls, 3, epsilon=0.02, max_pulls=500)
+    assert result.stopped_by == "max_pulls" and result.n_read == 500
+    again = result.race.run(clock.pulls, max_pulls=800)
+    assert again.n_read == 800 and again.race is None
+    whole, asked = result.race.run(clock.pulls), len(clock.asked)
+    clock.asked = []
+    assert whole == fr.select_best(clock.pulls, 3, epsilon=0.02) and asked == len(clock.asked)
 
 
 @pytest.mark.parametrize("proxy", [None, ROWS[:, 0] + np.random.default_rng(1).normal(0, 0.2, len(ROWS))])
@@ -143,6 +214,111 @@ def test_a_race_of_predictions_ends_at_a_look(monkeypatch):
     assert (result.lower < right).all() and (right < result.upper).all() and result.error_bound > 0.05
     whole = race_predictions(y, predictions, max_seconds=1e9, **known)
     assert as_known(whole) == as_known(race_predictions(y, predictions, **known))
+
+
+@pytest.mark.parametrize("missing", ["raise", "worst"])
+def test_a_race_of_predictions_goes_on_with_all_that_it_has_to_say(missing, monkeypatch):
+    clock = Clock(monkeypatch)
+    y, weight = np.zeros(len(ROWS)), 1.0 + np.arange(len(ROWS)) % 2
+
+    def predictions(arms, rows):
+        found = (clock.rows(arms, rows) > 0.5).astype(float)
+        found[:, np.asarray(arms) == 2] = 7.0
+        return np.where((np.asarray(rows) % 5 == 0)[:, None], np.nan, found) if missing == "worst" else found
+
+    known = {"n_candidates": 3, "first_look": 20, "names": ["a", "b", "c"], "rng": 1, "missing": missing,
+             "sample_weight": weight}
+    result = race_predictions(y, predictions, max_seconds=300, **known)
+    assert result.stopped_by == "max_seconds" and "never occur" in " ".join(result.warnings)
+    whole = gone_on(result, result.source, 300)
+    asked, clock.asked = clock.asked, []
+    expected = race_predictions(y, predictions, **known)
+    assert whole == expected and len(set(asked)) == len(asked) and set(asked) == set(clock.asked)
+    assert any("c" in said and "never occur" in said for said in whole.warnings)
+    assert (whole.n_missing > 0) == (missing == "worst")
+
+
+class Requests:
+    """Answers to requests, each a second of a clock later; `fails` says of which requests, by their number."""
+
+    def __init__(self, monkeypatch, fails=lambda count: False):
+        self.now, self.asked, self.answered, self.fails = 0.0, [], [], fails
+        monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(flight, "FIRST_WAIT", 0.0)
+
+    async def __call__(self, arm, row):
+        self.asked.append((arm, row))
+        count = len(self.asked)
+        await asyncio.sleep(0)
+        self.now += 1.0
+        if self.fails(count):
+            raise OSError("no route")
+        self.answered.append((arm, row))
+        return ROWS[row % len(ROWS), arm]
+
+
+def by_requests(requests, **options):
+    return asyncio.run(fr.race_async(requests, **{"concurrency": 16, **options}))
+
+
+SIZES = {"n_arms": 3, "n_rows": len(ROWS), "support": (0, 1), "first_look": 20, "rng": 1}
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("by", ["race", "journal"])
+def test_a_race_of_requests_ends_in_time_keeps_what_is_under_way_and_goes_on(by, threads, tmp_path, monkeypatch):
+    requests = Requests(monkeypatch)
+
+    def plain(arm, row):
+        requests.asked.append((arm, row))
+        requests.now += 1.0
+        return float(ROWS[row, arm])
+
+    evaluate = plain if threads else requests
+    kept = {"journal": tmp_path / "race.jsonl"} if by == "journal" else {}
+    result, calls = by_requests(evaluate, max_seconds=300, cost=1.0, **SIZES, **kept), 1
+    assert result.stopped_by == "max_seconds" and 300 <= requests.now <= 300 + 16
+    assert len(requests.asked) == requests.now == result.cost       # all that were sent are answered, and paid
+    assert result.n_looks >= 1 and "max_seconds was reached" in result.warnings[0] and "race=result.race" in str(result)
+    race = result.race
+    assert race.pending[0].size == 0 and not race.done
+    while result.stopped_by == "max_seconds":
+        known = {"race": race} if by == "race" else {"cost": 1.0, **SIZES, **kept}
+        result, calls = by_requests(evaluate, max_seconds=300, **known), calls + 1
+    assert calls > 2 and len(set(requests.asked)) == len(requests.asked) and result.race is None
+    whole = fr.race(ROWS, support=(0, 1), first_look=20, rng=1, cost=1.0)
+    assert as_known(result) == as_known(whole)
+    assert 0 <= result.cost - len(requests.asked) <= 16 * threads   # at the end some wait for a thread
+
+
+@pytest.mark.parametrize("make", [
+    lambda: fr.LUCB(3, 1, 0.02), lambda: fr.BettingRace(3, support=(0, 1), epsilon=0.02)])
+def test_rules_by_requests_end_in_time_and_go_on(make, monkeypatch):
+    requests, rule = Requests(monkeypatch), make()
+    result = by_requests(requests, race=rule, max_seconds=300)
+    assert result.stopped_by == "max_seconds" and 300 <= requests.now <= 300 + 16 and not rule.done
+    again = by_requests(requests, race=rule)
+    assert len(set(requests.asked)) == len(requests.asked) and rule.done
+    assert as_known(again) == as_known(by_requests(Requests(monkeypatch), race=make()))
+
+
+def test_requests_that_fail_when_time_is_over_are_asked_again_by_the_next_call(monkeypatch):
+    requests = Requests(monkeypatch, lambda count: 290 < count <= 320)
+    result = by_requests(requests, max_seconds=300, missing="worst", retries=50, **SIZES)
+    sent_again = [said for said in result.warnings if "could not be sent again before max_seconds" in said]
+    assert len(sent_again) == 1 and "OSError: no route" in sent_again[0] and result.stopped_by == "max_seconds"
+    assert result.n_missing == 0 and result.race.pending[0].size == int(sent_again[0].split()[0]) > 0
+    whole = by_requests(requests, race=result.race)
+    assert len(set(requests.answered)) == len(requests.answered) and whole.n_missing == 0
+    assert as_known(whole) == as_known(fr.race(ROWS, support=(0, 1), first_look=20, rng=1, cost=1.0))
+
+
+def test_so_little_time_that_nothing_is_asked(monkeypatch):
+    requests = Requests(monkeypatch)
+    ticks = iter(range(1000))
+    monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    result = by_requests(requests, max_seconds=1e-9, **SIZES)
+    assert result.stopped_by == "max_seconds" and result.n_looks == 0 and not requests.asked
 
 
 class Slow(ClassifierMixin, BaseEstimator):
@@ -217,12 +393,13 @@ def test_a_search_by_learning_curves_ends_in_time(monkeypatch):
     assert search.best_index_ in (0, 1) and "max_seconds was reached" in search.result_.warnings[-1]
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "1 min", [1.0]])
+@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "1 min", [1.0], True, np.True_])
 @pytest.mark.parametrize("call", [
     lambda seconds: fr.race(ROWS, max_seconds=seconds),
     lambda seconds: finite().run(ROWS, max_seconds=seconds),
     lambda seconds: fr.select_best(ROWS, max_seconds=seconds),
     lambda seconds: fr.LUCB(3, 1).run(ROWS, max_seconds=seconds),
+    lambda seconds: asyncio.run(fr.race_async(lambda arm, row: 0.5, 3, 100, max_seconds=seconds)),
     lambda seconds: fr.BettingRace(3, support=(0, 1)).run(ROWS, max_seconds=seconds),
     lambda seconds: fr.estimate_mean(ROWS[:, 0], max_seconds=seconds),
     lambda seconds: race_predictions(ROWS[:, 0] > 0.5, ROWS > 0.5, max_seconds=seconds),

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fastrace._base import _checks
 
 QUICK, SLOW = 0.02, 0.1     # seconds of a part: those that took less grow, those that took more shrink
@@ -20,10 +22,14 @@ def deadline(max_seconds: float | None) -> float:
     """When a call that begins now must end, by `time.monotonic`."""
     if max_seconds is None:
         return math.inf
-    seconds = _checks.real(max_seconds, "max_seconds")
-    if not seconds > 0.0:
-        raise ValueError(f"max_seconds is {max_seconds!r}; a number of seconds above 0, or None, is needed")
-    return time.monotonic() + seconds
+    return time.monotonic() + seconds(max_seconds, "max_seconds")
+
+
+def seconds(value: float, name: str) -> float:
+    """A time that has some length, where None stands for no limit; True is no second."""
+    if isinstance(value, (bool, np.bool_)) or not _checks.real(value, name) > 0.0:
+        raise ValueError(f"{name} is {value!r}; a number of seconds above 0, or None, is needed")
+    return _checks.real(value, name)
 
 
 def over(end: float) -> bool:

@@ -28,6 +28,10 @@ class InFlight(ABC):
         """What is known so far."""
 
     @abstractmethod
+    def _as_it_stands(self, ended: str = "") -> Any:
+        """The same of a race that may have been `ended` from without."""
+
+    @abstractmethod
     def _new_flight(self) -> Any:
         """Requests in flight of this race, none so far."""
 

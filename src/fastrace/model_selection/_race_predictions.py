@@ -15,6 +15,7 @@ from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._labels import Strangers
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
 from fastrace.races._options import RaceOptions, takes_options
+from fastrace.races._receipts import Scored
 from fastrace.races.racing import FIRST_LOOK, race
 from fastrace.results import RaceResult
 from fastrace.results.columns import index_warnings, remembered
@@ -131,25 +132,18 @@ def race_predictions(
     if first_look is None:
         first_look = FIRST_LOOK if callable(y_pred) or cost is not None else 200
     columns = None if callable(y_pred) else column_names(y_pred)
+    rewards.ends, rewards.columns, rewards.names = ends, columns, columns if given is None else given
     with _checks.called_by("race_predictions"):
-        result = race(
+        return race(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
             max_pulls=max_pulls, cost=cost, missing=missing,
             names=remembered(given, columns), first_look=first_look, growth=growth, order=order,
             max_seconds=max_seconds, progress=progress, rng=rng,
         )
-    known = columns if given is None else given
-    said = () if rewards.strangers is None else rewards.strangers.words(known)
-    if rewards.n_filled:
-        said += (WORST_REWARDS.format(counted(rewards.n_filled, "missing score")),)
-    said += rewards.score.warnings(result, ends)
-    said += index_warnings(columns, len(rewards.y), lambda rows, arms: rewards.read(arms, rows))
-    return dataclasses.replace(result, names=known, n_missing=result.n_missing + rewards.n_filled,
-                               warnings=(*result.warnings, *said))
 
 
-class _Rewards:
+class _Rewards(Scored):
     """The scores of some rows by some candidates, from their predictions."""
 
     def __init__(
@@ -162,9 +156,9 @@ class _Rewards:
                 f"y_true has shape {self.y.shape}; at least one row, of one value or of several, is needed")
         self.fold = score.fold(self.y, len(self.y), sample_weight)
         self.classes: Any = None
-        self.columns: Any = None
+        self.order: Any = None              # of columns of probabilities, where they do not stand as the classes do
         if isinstance(score, OfProbabilities):
-            self.classes, self.columns = _classes(self.y, labels)
+            self.classes, self.order = _classes(self.y, labels)
         self.scale = self.fold.weights * len(self.y)
         self.plain = bool((self.scale == self.scale[0]).all())
         wanted = self.classes if labels is None else labels
@@ -174,6 +168,9 @@ class _Rewards:
         self.gaps = gaps                    # whether predictions may be missing
         self.worst: float | None = None     # score of a row without a prediction; None: nan
         self.n_filled = 0
+        self.ends: tuple[float, float] | None = None            # what holds all scores
+        self.columns: tuple[str, ...] | None = None             # names of the candidates in a table
+        self.names: tuple[str, ...] | None = None               # in the result
 
     def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
         block = self.read(arms, rows)
@@ -208,7 +205,16 @@ class _Rewards:
             raise ValueError(
                 f"the probabilities by candidate {arms[j]} on row {rows[k]} sum to {sums[k, j]:g}; 1 is needed"
             )
-        return block if self.columns is None else block[:, :, self.columns]
+        return block if self.order is None else block[:, :, self.order]
+
+    def complete(self, result: RaceResult) -> RaceResult:
+        said = () if self.strangers is None else self.strangers.words(self.names)
+        if self.n_filled:
+            said += (WORST_REWARDS.format(counted(self.n_filled, "missing score")),)
+        said += self.score.warnings(result, self.ends)
+        said += index_warnings(self.columns, len(self.y), lambda rows, arms: self.read(arms, rows))
+        return dataclasses.replace(result, names=self.names, n_missing=result.n_missing + self.n_filled,
+                                   warnings=(*result.warnings, *said))
 
 
 def _gaps(block: NDArray[Any]) -> NDArray[np.bool_] | None:

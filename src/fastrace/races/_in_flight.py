@@ -86,6 +86,12 @@ class Flight:
         return waste
 
     @property
+    def waiting(self) -> NDArray[np.int64]:
+        """Rewards of each arm in the race that have come, and that no look has taken."""
+        here: NDArray[np.int64] = (self.state == HERE).sum(axis=0)
+        return np.where(np.isin(np.arange(here.size), self.running), here, 0)
+
+    @property
     def over(self) -> bool:
         """Whether nothing more is to be asked for."""
         return bool(self.race.done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +14,24 @@ from numpy.typing import NDArray
 import fastrace._core as _core
 from fastrace._base import _checks
 from fastrace._base._handed import handed_over
+from fastrace.results import RaceResult
 from fastrace.sources import CallableSource, Source
 
 Block = tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]
+
+
+class Scored(ABC):
+    """A function of rewards that has more to say of an answer than the race that rests on them."""
+
+    @abstractmethod
+    def complete(self, result: RaceResult) -> RaceResult:
+        """The answer with what the function knows of it."""
+
+
+def completed(result: RaceResult, source: Source) -> RaceResult:
+    """The answer with what its source knows of it."""
+    scored = getattr(source, "function", None)
+    return scored.complete(result) if isinstance(scored, Scored) else result
 
 
 class Receipts:

@@ -279,7 +279,7 @@ def race_result(
     options: RaceSettings,
     names: tuple[str, ...] | None,
     n_always_read: int = 0,
-    unused: NDArray[np.int64] | None = None,
+    flight: Flight | None = None,
     ended: str = "",
 ) -> RaceResult:
     """Name what the compiled race knows; rows that are always read count as read, and what was not used was paid."""
@@ -288,7 +288,8 @@ def race_result(
     known["stopped_by"] = known["stopped_by"] or ended
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
-    cost, paid = options.cost, known["pulls"] if unused is None else known["pulls"] + unused
+    cost, unused = options.cost, np.zeros(options.n_arms, np.int64) if flight is None else flight.unused
+    paid = known["pulls"] + (unused if flight is None or core.done else unused + flight.waiting)
     return RaceResult(
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,
@@ -296,7 +297,7 @@ def race_result(
         delta=options.delta,
         warnings=core.warnings(ended=ended),
         names=names,
-        n_unused=0 if unused is None else int(unused.sum()),
+        n_unused=int(unused.sum()),
         epsilon=options.epsilon,
         coefficient=None if options.proxy is None else core._slope.copy(),
         cost=None if cost is None else float(paid @ cost + n_always_read * cost.sum()),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _clock
 from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
@@ -31,6 +31,7 @@ MANY = 10                   # failures in a row, without any answer before, that
 DOWN = ("This came of the answers in {}. Where some are missing because a service was down, remove the lines with "
         "\"reward\": null, which are asked for again then.")
 AGAIN = "{} failed and had to be sent again; the first raised {}"
+GIVEN_UP = "{} failed and could not be sent again before max_seconds was reached; the first that failed raised {}"
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
@@ -46,6 +47,7 @@ async def race_async(
     concurrency: int = 64,
     retries: int = 2,
     timeout: float | None = None,
+    max_seconds: float | None = None,
     journal: str | os.PathLike[str] | None = None,
     rng: _checks.RngLike = None,
     progress: bool = False,
@@ -82,6 +84,11 @@ async def race_async(
         Seconds after which a request counts as one that raised a TimeoutError. By default the race waits for each as
         long as it takes. Nothing stops a thread: a plain function holds one until it returns, and its late answer is
         not used.
+    max_seconds : float, optional
+        Seconds after which no further request is sent, nor one that failed sent again. Requests under way are awaited,
+        each for `timeout` at most, and their rewards taken. The result is what the last look knew,
+        ``stopped_by="max_seconds"``. ``race_async(evaluate, race=result.race)`` goes on, as does the same call with its
+        `journal`; neither asks for anything twice. The clock starts once the journal is read.
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
@@ -131,8 +138,8 @@ async def race_async(
     way.
     Where the race takes missing rewards (`missing`), None, nan and requests that fail after their retries are such. A
     function that fails from the beginning, without any answer, is an error all the same.
-    A `LUCB` or `BettingRace` with epsilon 0 and no `max_pulls` never ends where means at the cut are equal. A warning
-    says so after 20,000 rewards that have not told them apart, and again after ten times as many.
+    A `LUCB` or `BettingRace` with epsilon 0 and neither `max_pulls` nor `max_seconds` never ends where means at the cut
+    are equal. A warning says so after 20,000 rewards that have not told them apart, and again after ten times as many.
     A request that was under way when the process was killed has left no answer, so it is sent again. Each line of the
     journal goes to the operating system at once; a power cut may take the last of them.
     The event loop waits while a look is judged: less than a millisecond for 12 arms and 50,000 rows.
@@ -156,8 +163,10 @@ async def race_async(
     _checks.takes(evaluate, "evaluate", "arm", unit)
     limit = _checks.integer(concurrency, "concurrency", 1, "it counts requests")
     again = _checks.integer(retries, "retries", 0, "it counts requests")
-    if timeout is not None and not _checks.real(timeout, "timeout") > 0.0:
-        raise ValueError(f"timeout is {timeout!r}; a number of seconds above 0, or None, is needed")
+    for name, value in (("timeout", timeout), ("max_seconds", max_seconds)):
+        if value is not None:
+            _clock.seconds(value, name)
+    begun = race is None
     with contextlib.ExitStack() as stack:
         if race is None:
             race, book, beyond = _begun(n_arms, n_rows, delta, rng, journal, options, stack)
@@ -171,7 +180,7 @@ async def race_async(
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         try:
-            crew = _Crew(race, evaluate, pool, limit, again, timeout, book, show)
+            crew = _Crew(race, evaluate, pool, limit, again, timeout, _clock.deadline(max_seconds), book, show)
             await crew.work()
         except BaseException as error:
             handed_over(error, "race", race, "race_async(evaluate, race=error.race) goes on where it stopped",
@@ -179,9 +188,14 @@ async def race_async(
             if book is not None and _checks.silent_arms(error):
                 error.add_note(DOWN.format(book.path))
             raise
-    result: Any = race.result()
+    late = not crew.flight.over
+    result: Any = race._as_it_stands("max_seconds" if late else "")
     if crew.again:
         beyond += (AGAIN.format(counted(crew.again, "request", ","), crew.first),)
+    if crew.given_up:
+        beyond += (GIVEN_UP.format(counted(crew.given_up, "request", ","), crew.first),)
+    if late and begun:
+        result = dataclasses.replace(result, race=race)
     return dataclasses.replace(result, warnings=(*result.warnings, *beyond)) if beyond else result
 
 
@@ -331,10 +345,13 @@ class _Crew:
     """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
 
     def __init__(self, race: InFlight, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
-                 retries: int, timeout: float | None, journal: Journal | None, show: Callable[[int], None]) -> None:
+                 retries: int, timeout: float | None, end: float, journal: Journal | None,
+                 show: Callable[[int], None]) -> None:
         self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
-        self.timeout, self.again, self.first = timeout, 0, ""       # requests sent again, and what the first raised
+        self.timeout, self.end = timeout, end                       # when to send no more
+        self.again = self.given_up = 0          # requests sent again, and those that there was no time to send again
+        self.first = ""                         # what the first of them raised
         endless = race._need_not_end() and math.isinf(self.flight.limit)
         self.doubt = doubtful_after(race._compiled_race().n_arms, paid=True) if endless else 0
         self.failure: BaseException | None = None
@@ -370,7 +387,7 @@ class _Crew:
 
     async def _worker(self) -> None:
         try:
-            while self.failure is None and not self.flight.over:
+            while self.failure is None and not self.flight.over and not _clock.over(self.end):
                 cell = self.flight.next_cell(AHEAD * self.concurrency)
                 if cell is not None:
                     self._start()
@@ -394,8 +411,12 @@ class _Crew:
             except Exception as error:
                 if attempt < self.retries and self.failure is None:
                     self.first = self.first or f"{type(error).__name__}: {error}".rstrip(": ")
+                    wait = FIRST_WAIT * 2.0**attempt
+                    if _clock.over(self.end - wait):
+                        self.given_up += 1
+                        return
                     self.again += 1
-                    await asyncio.sleep(FIRST_WAIT * 2.0**attempt)
+                    await asyncio.sleep(wait)
                     continue
                 self.failed += 1
                 # Where all fails from the beginning, the function is at fault and not the answer.
@@ -462,4 +483,4 @@ class _Crew:
             self._wake()
         if 0 < self.doubt <= self.flight.start and not self.flight.over:
             self.doubt *= 10
-            self.race._doubt(f"{self.flight.start:,} rewards")
+            self.race._doubt(f"{self.flight.start:,} rewards", timed=self.end < math.inf)

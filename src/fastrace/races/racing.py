@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
-from fastrace.races._receipts import dear, receipts
+from fastrace.races._receipts import completed, dear, receipts
 from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
@@ -351,7 +352,8 @@ class FiniteRace(InFlight):
         """Race on a source, or a table of shape (n_rows, n_arms), to the end, in compiled code without the GIL.
 
         With `progress`, show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
-        After `max_seconds` return what the last look knew, with ``stopped_by="max_seconds"``; another call goes on.
+        After `max_seconds` return what the last look knew, with ``stopped_by="max_seconds"``; another call goes on, and
+        asks for no reward of a function again.
         Where a function raises, and at Ctrl-C, call `run` again to go on: what has been paid for is not asked again.
         """
         o = self._options
@@ -371,7 +373,7 @@ class FiniteRace(InFlight):
         finally:
             if self._flight is not None:
                 self._flight.aim()
-        return named(self._as_it_stands(ended), columns, rewards)
+        return completed(named(self._as_it_stands(ended), columns, rewards), rewards)
 
     def result(self) -> RaceResult:
         """Return what is known so far; ``stopped_by`` is empty while the race is running."""
@@ -379,8 +381,7 @@ class FiniteRace(InFlight):
 
     def _as_it_stands(self, ended: str = "") -> RaceResult:
         """The result of a race, which may have been `ended` from without."""
-        unused = None if self._flight is None else self._flight.unused
-        return race_result(self._race, self._options, self._names, unused=unused, ended=ended)
+        return race_result(self._race, self._options, self._names, flight=self._flight, ended=ended)
 
 
 def _first_look(proxy: Any, of_source: int = FIRST_LOOK) -> int:
@@ -510,8 +511,9 @@ def race(
         See `FiniteRace`.
     max_seconds : float, optional
         Seconds after which to stop with what the last look knew, ``stopped_by="max_seconds"``: intervals and
-        `error_bound` hold as after any look. Rewards read since are left out. A call of a function that is under way is
-        waited for, and so is a full pass over a table.
+        `error_bound` hold as after any look. A call of a function that is under way is waited for, and so is a full
+        pass over a table. Rewards read since are left out, but not lost: ``result.race.run(result.source)`` goes on,
+        and asks for no reward of a function again.
     progress : bool, default False
         Show the rewards read, against `max_pulls` if that is given, on standard error; needs rich.
     options, rng
@@ -598,11 +600,15 @@ def race(
         constants = _options.constants(offset, "offset", settings.n_arms, known)
         core = settings.start(constants, rng)
         end = _clock.deadline(max_seconds)
-    ended = ""
+    going: FiniteRace | None = None
     try:
         with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
               receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
             core.run(running, report, not dear(source, settings))
-    except _clock.OutOfTime:
-        ended = "max_seconds"
-    return named(race_result(core, settings, given, source.n_always_read, ended=ended), columns, source)
+    except _clock.OutOfTime as late:
+        going = None if core.done else getattr(late, "race", None) or _begun(settings, core, known)
+    flight, ended = (None, "") if going is None else (going._flight, "max_seconds")
+    result = named(race_result(core, settings, given, source.n_always_read, flight, ended), columns, source)
+    if going is not None:
+        result = dataclasses.replace(result, race=going, source=source)
+    return completed(result, source)

@@ -43,7 +43,8 @@ class Result:
 
     An answer is a frozen dataclass. It prints as a short table, shows the same table in a notebook, and has the methods
     below. Its fields are documented in its own class. Two answers of one class are equal if all their fields are,
-    arrays entry by entry; nan equals nan here, so that an answer equals its pickled copy.
+    arrays entry by entry; nan equals nan here, so that an answer equals its pickled copy. A race to go on with, which
+    some answers have, is no part of the answer: neither `to_dict` nor a comparison sees it.
     """
 
     __slots__ = ()
@@ -61,13 +62,12 @@ class Result:
             numbers. JSON has no nan and no infinity: both are None. So are the names of arms that have none;
             `to_frame` numbers such arms from 0.
         """
-        names = [part.name for part in dataclasses.fields(self)]
-        return {name: plain(getattr(self, name)) for name in (*names, *self._derived)}
+        return {name: plain(getattr(self, name)) for name in (*parts(self), *self._derived)}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(same(getattr(self, part.name), getattr(other, part.name)) for part in dataclasses.fields(self))
+        return all(same(getattr(self, name), getattr(other, name)) for name in parts(self))
 
     def __hash__(self) -> int:
         return hash((type(self), getattr(self, "stopped_by", "")))     # equal answers ended alike
@@ -403,12 +403,17 @@ def same(a: Any, b: Any) -> bool:
     return a is b or bool(a == b) or (isinstance(a, float) and isinstance(b, float) and a != a and b != b)
 
 
+def parts(answer: Any) -> list[str]:
+    """The fields that are part of an answer, or of another dataclass."""
+    return [part.name for part in dataclasses.fields(answer) if part.compare]
+
+
 def plain(value: Any) -> Any:
     """The same for JSON: arrays and tuples as lists, dataclasses and named tuples as dicts, nan as None."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {part.name: plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        return {name: plain(getattr(value, name)) for name in parts(value)}
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

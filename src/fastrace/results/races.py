@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,12 @@ class RaceResult(ComparedResult):
         Rows that were dropped because a reward was missing; `mean` and the intervals are about the rest.
     coefficient : ndarray of float, shape (n_arms,), or None
         With a proxy: what the scores of each arm were multiplied by last, 0 before the first look.
+    race : FiniteRace or None
+        Where `max_seconds` ended a call that made its race itself: that race, with all that was paid for.
+        ``result.race.run(result.source)`` or ``race_async(evaluate, race=result.race)`` goes on.
+    source : Source or None
+        What `race` was run on, as `run` takes it. Pickled and copied results have the race, not the source: give `run`
+        the function or table again.
     """
 
     best: int | NDArray[np.intp]
@@ -135,8 +141,13 @@ class RaceResult(ComparedResult):
     n_missing: int = 0
     n_dropped: int = 0
     coefficient: NDArray[np.float64] | None = None
+    race: Any = field(default=None, repr=False, compare=False)
+    source: Any = field(default=None, repr=False, compare=False)
 
     _per_arm: ClassVar[tuple[str, ...]] = ("mean", "lower", "upper", "half_width", "pulls")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"source": None}
 
     def _title(self) -> str:
         wide = f"epsilon {self.epsilon:g}, " if self.epsilon else ""
@@ -169,7 +180,9 @@ class RaceResult(ComparedResult):
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
             f"  the answer would stand at any delta from {self.error_bound:.3g} on"
             f"{', if means were normal that far out' if self.bound == 'normal' and self.error_bound < FAR_OUT else ''}"]
-        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(),
+        how = "run(result.source)" if self.source is not None else "run(...) or race_async(evaluate, race=result.race)"
+        on = [] if self.race is None else [f"  nothing paid for is lost: result.race.{how} goes on"]
+        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(), *on,
                 *super()._notes()]
 
     def _adjusted(self) -> list[str]:

@@ -77,6 +77,9 @@ class SelectionResult(ComparedResult):
         Interval of each mean minus that of the leader, ``best`` or its first. All of them hold at once, at all times
         and whoever leads, with probability at least ``1 - delta``; see `LUCB`. 0 for the leader itself. None for rules
         whose bounds hold at the end of a plan, or not at all.
+    race : LUCB or another rule, or None
+        Where `max_pulls` or `max_seconds` ended a call of `select_best`: its rule, with all pulls made.
+        ``result.race.run(pull)`` or ``race_async(evaluate, race=result.race)`` goes on.
     """
 
     best: int | NDArray[np.intp]
@@ -102,6 +105,7 @@ class SelectionResult(ComparedResult):
     n_missing: int = 0
     differences: NDArray[np.float64] | None = field(default=None, repr=False)
     n_unused: int = 0
+    race: Any = field(default=None, repr=False, compare=False)
 
     _out_label: ClassVar[str] = "others"
 
@@ -124,6 +128,7 @@ class SelectionResult(ComparedResult):
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
         said += [] if self.cost is None else [f"  cost {self.cost:g}"]
         said += [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        said += [] if self.race is None else ["  nothing paid for is lost: result.race.run(...) goes on"]
         return [*said, *super()._notes()]
 
     def _listed(self) -> list[int | str]:

@@ -82,10 +82,11 @@ def select_best(
         says so; see `LUCB`.
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
-        what it is worth; at least one per arm. By default there is no budget.
+        what it is worth; at least one per arm. By default there is no budget. ``result.race``, the rule, has all pulls:
+        ``result.race.run(pull)`` goes on, up to further `max_pulls` or `max_seconds`.
     max_seconds : float, optional
         Seconds after which no further request is made: the best answer so far, ``stopped_by="max_seconds"``, with the
-        same error bound. A request that is under way is waited for.
+        same error bound and `race`. A request that is under way is waited for.
     cost : float or array_like of shape (n_arms,), optional
         What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
         after all included. It changes no decision: say `max_pulls` to limit what is spent.
@@ -204,6 +205,8 @@ def select_best(
         with _checks.named_arms(rule._names, source.source):
             result = _exactly(result, source.source, rule._support, missing)
             result = dataclasses.replace(result, cost=None if rule._cost is None else float(result.pulls @ rule._cost))
+    if result.stopped_by in ("max_pulls", "max_seconds") and not rule.done:
+        result = dataclasses.replace(result, race=rule)
     return rule._named(result, pull, source)
 
 

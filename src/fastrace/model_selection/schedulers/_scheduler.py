@@ -404,8 +404,8 @@ class Scheduler:
             If `train` cannot be called with a learner and a number of rows.
         """
         _checks.takes(train, "train", "learner", "n", hint="; it trains a learner on n rows")
-        if time_limit is not None and not _checks.real(time_limit, "time_limit") > 0.0:
-            raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed")
+        if time_limit is not None:
+            _clock.seconds(time_limit, "time_limit")
         end = _clock.deadline(max_seconds)
         self.cancel()
         last = blamed = None                    # the last error of a training, and whose it was

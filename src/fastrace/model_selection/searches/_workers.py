@@ -17,7 +17,7 @@ from joblib.parallel import get_active_backend
 from sklearn import config_context, get_config
 from sklearn.utils.parallel import Parallel, delayed
 
-from fastrace._base import _checks
+from fastrace._base import _clock
 from fastrace.model_selection._deadline import within
 
 LONGEST = 86400.0 * 365.0               # seconds that a limit may be, within what threads can wait
@@ -60,9 +60,7 @@ class Crew:
 
     def __init__(self, n_jobs: Any, pre_dispatch: Any, time_limit: Any = None, raises: bool = False) -> None:
         self.n_jobs, self.raises = n_jobs, raises
-        self.limit = None if time_limit is None else min(_checks.real(time_limit, "time_limit"), LONGEST)
-        if self.limit is not None and not self.limit > 0.0:
-            raise ValueError(f"time_limit is {time_limit}; a positive number of seconds is needed, or None")
+        self.limit = None if time_limit is None else min(_clock.seconds(time_limit, "time_limit"), LONGEST)
         self.pre_dispatch = pre_dispatch
         self.parallel = _parallel(n_jobs, pre_dispatch)
 
