@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import math
 import pickle
 from types import SimpleNamespace
@@ -336,13 +337,21 @@ class Slow(ClassifierMixin, BaseEstimator):
 
 
 class Ticking(Clock):
-    """A clock that copies of an estimator share."""
+    """A clock that copies of an estimator share, and that moves on when it is looked at, too."""
+
+    def __init__(self, monkeypatch):
+        super().__init__(monkeypatch)
+        self.looks = itertools.count()
+        monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: self.now + 1e-6 * next(self.looks)))
 
     def __deepcopy__(self, memo):
         return self
 
     def __sklearn_clone__(self):
         return self
+
+    def __getstate__(self):         # by which a checkpoint knows the estimator
+        return {}
 
 
 @pytest.mark.parametrize("seconds", [300, 1e-9, None])
@@ -391,6 +400,23 @@ def test_a_search_by_learning_curves_ends_in_time(monkeypatch):
     search.fit(X, y)
     assert search.result_.stopped_by == "max_seconds" and len(search.result_.history) == 2 and clock.now == 4000
     assert search.best_index_ in (0, 1) and "max_seconds was reached" in search.result_.warnings[-1]
+
+
+def test_a_search_uses_all_trainings_that_it_has_whatever_the_time(monkeypatch, tmp_path):
+    clock = Ticking(monkeypatch)
+    X, y = np.arange(len(ROWS))[:, None], (np.arange(len(ROWS)) % 2).astype(int)
+
+    def search(seconds):
+        found = DAUBSearchCV(Slow(clock=clock), {"arm": [0, 1, 2]}, cv=0.5, random_state=0, refit=False,
+                             max_seconds=seconds, checkpoint=tmp_path / "trainings")
+        return found.fit(X, y).result_
+
+    part = search(3000)
+    again = search(1e-9)
+    assert part.stopped_by == again.stopped_by == "max_seconds" and len(again.history) == len(part.history) > 1
+    whole, now = search(None), clock.now
+    kept = search(1e-9)
+    assert clock.now == now and kept.stopped_by == "complete" and kept.history == whole.history
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "1 min", [1.0], True, np.True_])

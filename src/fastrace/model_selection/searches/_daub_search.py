@@ -78,8 +78,8 @@ class DAUBSearchCV(CandidateSearch):
     {n_candidates}
     max_seconds : float, optional
         Seconds of `fit` after which no further training is begun: the best of the scores so far is chosen, and
-        ``result_.stopped_by`` is "max_seconds". Trainings under way are waited for; one training at least, and `refit`,
-        take place in any case.
+        ``result_.stopped_by`` is "max_seconds". Trainings under way are waited for, and those of a `checkpoint` count;
+        one training at least, and `refit`, take place in any case.
     time_limit : float, optional
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
@@ -301,11 +301,14 @@ class DAUBSearchCV(CandidateSearch):
         try:
             with task.crew, meter("rows trained on", len(task.settings) * run.n_rows, self.progress) as show:
                 workers = effective_n_jobs(self.n_jobs)
-                while not method.done and not method._late(task.end):
+                while not method.done:
                     item = method.ask()
                     if item is None:
                         continue
-                    if trainings.get(item) is None:
+                    if trainings.get(item) is None:         # those done ahead, or kept, count whatever the time
+                        if method._late(task.end):
+                            method.cancel()
+                            break
                         item, batch = self._batch(run, item, workers)
                         trainings.run(task.crew, batch)
                         task.checkpoint.save()
