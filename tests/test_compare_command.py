@@ -165,6 +165,19 @@ def test_labels_of_a_csv_file_are_text(tmp_path, capsys, labels):
     assert status == 0 and json.loads(out) == json.loads(json.dumps(made.result().to_dict()))
 
 
+def test_blanks_around_labels_are_no_part_of_them(tmp_path, capsys):
+    events(tmp_path / "events.csv")
+    lines = (tmp_path / "events.csv").read_text().splitlines()
+    padded = [re.sub("^(blue|green)", r" \1\t" if k % 2 else r"\1 ", line) for k, line in enumerate(lines)]
+    (tmp_path / "padded.csv").write_text("\n".join(padded))
+    told = [say(capsys, tmp_path / name, "--arm", "variant", "--reward", "converted", "--support", 0, 1, "--reference",
+                "blue", "--json") for name in ("events.csv", "padded.csv")]
+    assert told[0][0] == 0 and told[1] == told[0]
+    (tmp_path / "padded.csv").write_text("\n".join([*padded[:9], "  ,1,5,2026-01-01"]))
+    status, out, err = say(capsys, tmp_path / "padded.csv", "--arm", "variant", "--reward", "converted")
+    assert status == 2 and not out and "missing" in err and err.count("\n") == 1
+
+
 def test_a_page_with_the_plots(tmp_path, capsys):
     events(tmp_path / "events.csv")
     page = tmp_path / "page.html"

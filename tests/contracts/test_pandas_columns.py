@@ -68,6 +68,65 @@ def test_columns_that_name_no_classes_are_refused(names):
             scores(y, given)
 
 
+LOW, HIGH, COST = [0.0, 0.1, 0.2], [0.6, 0.8, 1.0], [1.0, 2.0, 4.0]      # of a, b and c
+BOUNDED = np.random.default_rng(1).random((4000, 3)) * np.subtract(HIGH, LOW) + LOW
+
+
+RACES = {
+    "race": lambda table, **more: fr.race(table, rng=1, **more),
+    "race_names": lambda table, **more: fr.race(table.to_numpy(), names=ARMS, rng=1, **more),
+    "FiniteRace": lambda table, **more: fr.FiniteRace(3, len(table), names=ARMS, rng=1, **more).run(table.to_numpy()),
+    "select_best": lambda table, **more: fr.select_best(table, epsilon=0.1, rng=1, **more),
+    "select_names": lambda table, **more: fr.select_best(table.to_numpy(), names=ARMS, epsilon=0.1, rng=1, **more),
+    "LUCB": lambda table, **more: fr.LUCB(3, 1, 0.1, names=ARMS, **more).run(table, rng=1),
+    "BettingRace": lambda table, **more: fr.BettingRace(3, epsilon=0.1, names=ARMS, **more).run(table, rng=1),
+}
+BOUNDS = {
+    "HoeffdingRace": lambda table, **more: fr.HoeffdingRace(3, 4000, names=ARMS, **more).run(table, rng=1),
+    "LilUCB": lambda table, **more: fr.LilUCB(3, 4000, 0.05, names=ARMS, rng=1, **more).run(table),
+    "KLLUCB": lambda table, **more: fr.baselines.KLLUCB(3, 1, 0.2, names=ARMS, **more).run(table, rng=1),
+    "race_sums": lambda table, **more: fr.race_sums({arm: table[arm].to_numpy() for arm in ARMS}, rng=1, **more),
+}
+
+
+@pytest.mark.parametrize("door", [*RACES, *BOUNDS])
+def test_costs_and_supports_go_by_the_names_of_the_arms(door):
+    run, table = (RACES | BOUNDS)[door], pd.DataFrame(BOUNDED, columns=ARMS)
+    price = {} if door in BOUNDS else {"cost": COST}
+    wanted = run(table, support=(LOW, HIGH), **{key: pd.Series(value) for key, value in price.items()})
+    assert not price or wanted.cost == pytest.approx(wanted.pulls @ COST)
+    for order in (ARMS, ["c", "a", "b"]):
+        series = [pd.Series(values, index=ARMS)[order] for values in (LOW, HIGH, COST)]
+        found = run(table, support=tuple(series[:2]), **dict.fromkeys(price, series[2]))
+        assert found == wanted
+    strange = pd.Series(HIGH, index=["c", "b", "x"])
+    with pytest.raises(ValueError, match=r"support\[1\] has the names 'c', 'b', 'x'; those of the arms, 'a', 'b', 'c'"):
+        run(table, support=(LOW, strange))
+    for key in price:
+        with pytest.raises(ValueError, match=f"{key} has the names 'c', 'b', 'x'"):
+            run(table, support=(LOW, HIGH), **{key: strange})
+
+
+@pytest.mark.parametrize("given", [{}, {"names": ARMS}])
+def test_a_log_prior_goes_by_the_names_of_the_states(given):
+    table = pd.DataFrame(np.zeros((100, 3)), columns=ARMS)
+    prior = pd.Series({"c": 0.0, "a": -np.inf, "b": -np.inf})
+    sampler = fr.DiscreteSampler(table.to_numpy() if given else table, prior, support=(0, 1), rng=1, **given)
+    assert sampler.log_prior.tolist() == [-np.inf, -np.inf, 0.0] and sampler.draw() == 2
+    sampler.log_prior = prior[["b", "c", "a"]]
+    assert sampler.draw() == 2
+    with pytest.raises(ValueError, match="log_prior has the names"):
+        sampler.log_prior = prior.set_axis(["x", "y", "z"])
+
+
+def test_scales_of_arms_go_by_their_names():
+    table = pd.DataFrame(BOUNDED, columns=ARMS)
+    scale = pd.Series([0.5, 1.0, 2.0], index=ARMS)
+    wanted = fr.select_best(table, support=None, sub_gaussian=scale.to_numpy(), epsilon=0.5, rng=1)
+    assert fr.select_best(table, support=None, sub_gaussian=scale[::-1], epsilon=0.5, rng=1) == wanted
+    assert fr.select_best(table, support=None, sub_gaussian=scale.to_numpy()[::-1], epsilon=0.5, rng=1) != wanted
+
+
 @pytest.mark.parametrize("door", OFFSETS)
 def test_an_offset_goes_by_the_names_of_the_arms(door):
     table = pd.DataFrame(np.random.default_rng(0).random((3000, 3)) * 0.5 + [0.0, 0.2, 0.5], columns=ARMS)

@@ -58,6 +58,34 @@ def test_independent_samples_have_no_rows_in_common():
     assert paired(REWARDS.sample(frac=1.0, random_state=1), "independent") <= 1.0
 
 
+GENES, PEOPLE = ["g1", "g2", "g3"], ["p1", "p2", "p3", "p4", "p5", "p6"]
+TABLE = pd.DataFrame(np.random.default_rng(0).normal(size=(3, 6)), index=GENES, columns=PEOPLE)
+
+
+def along(frames, of, axis=1):
+    return fr.permutation_test(frames, lambda a, b, axis: a.mean(axis) - b.mean(axis), permutation_type=of, axis=axis,
+                               n_resamples=99, rng=1).statistic
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_samples_along_columns_are_matched_by_columns_and_hypotheses_by_rows(axis):
+    def turned(frame):
+        return frame if axis == 1 else frame.T
+
+    other = TABLE + 1.0
+    genes, people = other.loc[GENES[::-1]], other[PEOPLE[::-1]]
+    for of in ("samples", "independent"):
+        wanted = along((turned(TABLE), turned(other)), of, axis)
+        with pytest.raises(ValueError, match=r"data\[0\] and data\[1\] have the same .* in another order"):
+            along((turned(TABLE), turned(genes)), of, axis)
+        assert (along((turned(TABLE), turned(genes).to_numpy()), of, axis) != wanted).any()
+        renamed = other.set_axis(["h1", "h2", "h3"])        # other names than these say nothing of the order
+        assert (along((turned(TABLE), turned(renamed)), of, axis) == wanted).all()
+    assert along((turned(TABLE), turned(people)), "independent", axis) == pytest.approx(wanted)
+    with pytest.raises(ValueError, match="same columns in another" if axis == 1 else "the pandas indexes of .* differ"):
+        along((turned(TABLE), turned(people)), "samples", axis)
+
+
 def test_a_pandas_index_is_a_column_of_values():
     when = pd.to_datetime("2026-01-01") + pd.to_timedelta(np.arange(200), "D")
     observed(REWARDS, times=when)

@@ -102,6 +102,35 @@ def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
     return as_table(values, name, "a table of numbers")[:, order]
 
 
+def of_arms(value: Any, names: Sequence[Any] | None, what: str) -> Any:
+    """What has one entry per arm, in the order of the arms: a series of pandas goes by their `names`, if any."""
+    if names is None or not hasattr(value, "iloc") or getattr(value, "ndim", 0) != 1:
+        return value
+    return in_order(value, names, what, "arms")
+
+
+def support_of_arms(support: Any, names: Sequence[Any] | None) -> Any:
+    """A support whose ends are in the order of the arms; what is no pair is refused by who takes it."""
+    if not isinstance(support, (tuple, list)) or len(support) != 2:
+        return support
+    return tuple(of_arms(end, names, f"support[{place}]") for place, end in enumerate(support))
+
+
+def require_same_order(what: str, **held: Any) -> None:
+    """Refuse arguments, by name, of which two have the same labels in another order; they are matched by position."""
+    first: tuple[str, list[Any]] | None = None
+    for name, labels in ((name, list(labels)) for name, labels in held.items() if labels is not None):
+        first = first or (name, labels)
+        if labels != first[1] and len(labels) == len(first[1]) and set(labels) == set(first[1]):
+            raise ValueError(f"{first[0]} and {name} have the same {what} in another order, {_some(first[1])} and "
+                             f"{_some(labels)}. They are matched by position: bring all into one order, or, where they "
+                             f"are in one, give arrays without names")
+
+
+def _some(labels: list[Any]) -> str:
+    return ", ".join(map(repr, labels[:3])) + (" ..." if len(labels) > 3 else "")
+
+
 def indexes(value: Any) -> list[Any]:
     """Of frames and series of pandas, of what was made of them and remembers theirs as `index`, or of a dict, list or
     tuple of these.

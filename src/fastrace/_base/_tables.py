@@ -136,7 +136,10 @@ def load(path: Path, delimiter: str = ",", column: str | None = None, texts: Col
             warnings.simplefilter("error", pd.errors.ParserWarning)
             if suffix == ".csv":
                 head = pd.read_csv(path, sep=delimiter, index_col=False, nrows=0).columns.tolist() if texts else []
-                frame = pd.read_csv(path, sep=delimiter, index_col=False, dtype=_kept(texts, path, head, delimiter))
+                kept = _kept(texts, path, head, delimiter)
+                frame = pd.read_csv(path, sep=delimiter, index_col=False, dtype=kept)
+                for name in kept:
+                    frame[name] = frame[name].str.strip().replace("", np.nan)
             else:
                 frame = pd.read_parquet(path, columns=_of_parquet(path, column))
     except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index

@@ -284,11 +284,7 @@ def constants(
     value: ArrayLike | None, name: str, n_arms: int, names: Sequence[str] | None = None
 ) -> NDArray[np.float64]:
     """One constant per arm, finite or -inf, not all -inf; zeros for None. A series goes by the `names` of the arms."""
-    values = _checks.arm_values(0.0 if value is None else value, name, n_arms)
-    held = getattr(value, "index", None) if hasattr(value, "iloc") else None
-    if names is not None and held is not None:
-        order = _frames.order_of(held, names, name, "arms")
-        values = values if order is None else values[order]
+    values = _checks.arm_values(0.0 if value is None else _frames.of_arms(value, names, name), name, n_arms)
     if np.isnan(values).any() or (values == math.inf).any():
         raise ValueError(f"{name} is {_checks.shown(value)}; finite numbers are needed, or -inf for an arm that "
                          f"cannot win")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace._core as _core
 import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import MOST_ROWS
@@ -55,8 +56,10 @@ class RaceSettings:
         cost: ArrayLike | None = None,
         missing: str = "raise",
         proxy: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
+        called = _checks.arm_names(names, self.n_arms)
         self.delta = _checks.probability(delta, "delta")
         self.bound = _options.bound(bound, support is not None)
         self.variance = _checks.choice(variance, "variance", ("pairwise", "marginal"))
@@ -67,7 +70,7 @@ class RaceSettings:
         self.low: NDArray[np.float64] | None = None
         self.high: NDArray[np.float64] | None = None
         if support is not None:
-            self.low, self.high = _checks.support_bounds(support, self.n_arms)
+            self.low, self.high = _checks.support_bounds(_frames.support_of_arms(support, called), self.n_arms)
         self.order = _options.order(order)
         self.student = _checks.flag(student, "student")
         self.skewness_guard = _checks.flag(skewness_guard, "skewness_guard")
@@ -76,7 +79,7 @@ class RaceSettings:
         self.outside = "raise" if _options.strict(outside) else "warn"
         self.epsilon = _checks.epsilon(epsilon)
         self.n_best = _checks.n_best(n_best, self.n_arms)
-        self.cost = None if cost is None else _checks.arm_costs(cost, self.n_arms)
+        self.cost = None if cost is None else _checks.arm_costs(_frames.of_arms(cost, called, "cost"), self.n_arms)
         self.missing = _options.missing(missing, self.variance, self.low, self.high)
         if proxy is not None:
             self.proxy = _options.proxy(proxy, self.n_arms, self.n_rows, self.bound, self.missing, self.scan_advantage)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.races._lil as _lil
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.races import _options
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming
@@ -125,8 +125,8 @@ class LilUCB:
                 "support is None; lil'UCB needs support=(low, high), an interval that holds every reward, because its "
                 "bounds are as wide as half of it"
             )
-        low, high = _checks.support_bounds(support, n_arms)
         self._names = _checks.arm_names(names, n_arms)
+        low, high = _checks.support_bounds(_frames.support_of_arms(support, self._names), n_arms)
         constants = _options.constants(offset, "offset", n_arms, self._names)
         running = constants > -np.inf
         beta, epsilon, patience, log_share = parameters(self._setting, self._delta, int(running.sum()))

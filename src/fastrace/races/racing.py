@@ -52,8 +52,7 @@ class FiniteRace(InFlight):
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward, offsets not included. Needed by every bound but the normal one.
     offset : array_like, shape (n_arms,), optional
-        Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race. A series of pandas
-        goes by the names of the arms, if they have some.
+        Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
     order : {"random", "given"}, default "random"
         ``"random"`` reads a fresh uniform subset of rows. ``"given"`` reads a window of rows in order from a random
         start, several times faster. The promise then holds only if the rows were put in uniform random order
@@ -84,7 +83,8 @@ class FiniteRace(InFlight):
         It never turns to a full pass that costs more than what is left.
     cost : float or array_like of shape (n_arms,), optional
         What one evaluation costs, in any unit; `RaceResult.cost` adds it up. A race whose evaluations cost something
-        never reads a row again for a pass in order.
+        never reads a row again for a pass in order. A series of pandas, here and in `support` and `offset`, goes by
+        the names of the arms, if they have some when the race is made.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
@@ -230,6 +230,7 @@ class FiniteRace(InFlight):
             cost=cost,
             missing=missing,
             proxy=proxy,
+            names=names,
         )
         self._names = _checks.arm_names(names, n_arms)
         constants = _options.constants(offset, "offset", n_arms, self._names)
@@ -570,7 +571,12 @@ def race(
         if n_arms is None or n_rows is None:
             _by_name(rewards, delta, bound)
         _frames.require_same_rows(rewards=rewards, proxy=proxy)
+        columns = column_names(rewards)
+        if support is not None:
+            support = _frames.support_of_arms(support, columns if names is None else names)
         source = source_of(rewards, n_arms, n_rows, support)
+        given = _checks.arm_names(names, source.n_arms)
+        known = remembered(given, columns)
         settings = RaceSettings(
             source.n_arms,
             source.n_rows,
@@ -592,11 +598,10 @@ def race(
             cost=cost,
             missing=missing,
             proxy=proxy,
+            names=known,
         )
         if source.n_rows + source.n_always_read == 0 and offset is None:
             raise ValueError("rewards has 0 rows and there is no offset: nothing tells the arms apart")
-        given, columns = _checks.arm_names(names, settings.n_arms), column_names(rewards)
-        known = remembered(given, columns)
         constants = _options.constants(offset, "offset", settings.n_arms, known)
         core = settings.start(constants, rng)
         end = _clock.deadline(max_seconds)

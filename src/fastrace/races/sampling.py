@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._progress import track
 from fastrace._base._words import counted
 from fastrace.control_variates import ControlVariate
@@ -109,7 +109,11 @@ class DiscreteSampler:
         options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
+        columns = column_names(rewards)
+        if support is not None:
+            support = _frames.support_of_arms(support, columns if names is None else names)
         self._source = source_of(rewards, n_arms, n_rows, support)
+        self._names = remembered(_checks.arm_names(names, self._source.n_arms), columns)
         self._own_support = support is not None
         support = self._source.support if support is None else support
         rigorous = isinstance(bound, str) and bound not in ("auto", "normal")
@@ -130,8 +134,8 @@ class DiscreteSampler:
             tail_guard=tail_guard,
             scan_advantage=None,
             outside=outside,
+            names=self._names,
         )
-        self._names = remembered(_checks.arm_names(names, self._source.n_arms), column_names(rewards))
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior
 
@@ -154,7 +158,7 @@ class DiscreteSampler:
 
     @log_prior.setter
     def log_prior(self, value: ArrayLike) -> None:
-        log_prior = _options.constants(value, "log_prior", self._options.n_arms)
+        log_prior = _options.constants(value, "log_prior", self._options.n_arms, self._names)
         self._core.plan(*self._options.plan(int(np.isfinite(log_prior).sum())))
         self._log_prior = log_prior
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.races._unequal as _unequal
 import fastrace.races._unequal_judge as _unequal_judge
 from fastrace import bounds
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
@@ -166,11 +166,11 @@ class UnequalRace:
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
+        self._names = _checks.arm_names(names, n_arms)
         if support is None:
             low, high = np.array(-np.inf), np.array(np.inf)
         else:
-            low, high = _checks.support_bounds(support, n_arms)
-        self._names = _checks.arm_names(names, n_arms)
+            low, high = _checks.support_bounds(_frames.support_of_arms(support, self._names), n_arms)
         constants = _options.constants(offset, "offset", n_arms, self._names)
         n_running = int((constants > -np.inf).sum())
         quantile = np.zeros(1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks, _clock
+from fastrace._base import _checks, _clock, _frames
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, ResampledPulls, is_population
 from fastrace.results import SelectionResult
@@ -89,7 +89,8 @@ def select_best(
         same error bound and `race`. A request that is under way is waited for.
     cost : float or array_like of shape (n_arms,), optional
         What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
-        after all included. It changes no decision: say `max_pulls` to limit what is spent.
+        after all included. It changes no decision: say `max_pulls` to limit what is spent. A series of pandas, here and
+        in `support`, goes by the names of the arms, if they have some.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan or None; for the default method. ``"raise"`` refuses it. ``"worst"``
         counts it as the low end of its support. ``"drop"`` counts it as a pull and a cost only: the answer is about the
@@ -188,10 +189,14 @@ def select_best(
                 raise ValueError(f"missing is {missing!r} and method is {name!r}; only LUCB, the default, takes "
                                  f"missing rewards: fill them in for the others")
             options = {**options, "missing": missing}
+        called = columns_of(pull) if names is None else names
+        support = _frames.support_of_arms(support, called)
+        if "sub_gaussian" in options:
+            options["sub_gaussian"] = _frames.of_arms(options["sub_gaussian"], called, "sub_gaussian")
         rule = _rule(name, size, n_best, epsilon, delta, support, limit, {"names": names, "rng": generator, **options})
         _checks.budget(limit, rule._n_arms, not rule.done)
         if cost is not None:
-            rule._cost = _checks.arm_costs(cost, rule._n_arms)
+            rule._cost = _checks.arm_costs(_frames.of_arms(cost, called, "cost"), rule._n_arms)
         source: Any = rule._rewards(pull, order)
         rule._names = remembered(rule._names, columns_of(pull))
     cells = 0

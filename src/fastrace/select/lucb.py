@@ -13,7 +13,7 @@ import fastrace.select._lucb as _lucb
 import fastrace.select._paired as _paired
 import fastrace.select._pairs as _pairs
 import fastrace.select._unbounded as _unbounded
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words, counted
 from fastrace.select._lucb import BOUNDS
 from fastrace.select.selection import Selection, missed, scales
@@ -311,7 +311,8 @@ class LUCB(Selection):
         self._paired = _in_rounds(paired, self._pairs and not self._free, self._n_arms, self._n_best)
         given = {**self._shared(), "rule": rule, "bound": bound, "split": split, "batch": batch}
         if cost is not None:
-            self._cost = given["cost"] = _checks.arm_costs(cost, self._n_arms)
+            self._cost = given["cost"] = _checks.arm_costs(
+                _frames.of_arms(cost, self._names, "cost"), self._n_arms)
         options: dict[str, Any] = {"epsilon": self._epsilon, "batch": _batch(batch)}
         self._missing = _checks.missing(missing, not self._free)
         if self._missing == "drop" and self._paired:
@@ -321,7 +322,8 @@ class LUCB(Selection):
         if self._missing != "raise":
             given["missing"] = options["missing"] = self._missing
         if self._free:
-            scale = None if sub_gaussian is None else _checks.arm_values(sub_gaussian, "sub_gaussian", self._n_arms)
+            scale = None if sub_gaussian is None else _checks.arm_values(
+                _frames.of_arms(sub_gaussian, self._names, "sub_gaussian"), "sub_gaussian", self._n_arms)
             if scale is not None and not ((scale > 0.0) & (scale < math.inf)).all():
                 raise ValueError(
                     f"sub_gaussian is {_checks.shown(sub_gaussian)}; finite scales above 0, in reward units, are needed"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _clock, _progress
+from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
@@ -108,13 +108,13 @@ class Selection(PullsInFlight):
         if support is None:
             raise ValueError(f"support is None; {type(self).__name__} needs support=(low, high), an interval that "
                              f"holds every reward: only LUCB by pairs, the default of select_best, does without")
-        low, high = _checks.support_bounds(support, self._n_arms)
+        self._names = _checks.arm_names(names, self._n_arms)
+        low, high = _checks.support_bounds(_frames.support_of_arms(support, self._names), self._n_arms)
         if not (low < high).all():
             raise ValueError(
                 f"support is {support!r}; low < high is needed: an arm whose reward is known needs no pulls"
             )
         self._support = low, high
-        self._names = _checks.arm_names(names, self._n_arms)
 
     def _begin(self, maker: type[Selection], given: dict[str, Any], rng: _checks.RngLike, **options: Any) -> None:
         """Set up the compiled state and make the first request; the last call of the ``__init__`` of `maker`.

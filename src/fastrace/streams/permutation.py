@@ -544,8 +544,7 @@ def permutation_test(
             return _own_null(resample, k, generator, observed.shape)[:, active]
     else:
         kind = _checks.choice(permutation_type, "permutation_type", TYPES)
-        if kind != "independent":       # the samples belong together row by row
-            _frames.require_same_rows(**{f"data[{i}]": sample for i, sample in enumerate(data)})
+        _require_same_labels(data, kind != "independent", axis)
         drawn = Resamples(data, kind, axis, n_resamples, generator)
         compute = per_hypothesis(statistic, vectorized)
         observed = drawn.observed(compute)
@@ -564,6 +563,20 @@ def permutation_test(
         handed_over(error, "rule", rule, on, rule.n_read > 0, resample=draw)
         raise
     return _reshaped(rule.result(), observed.shape)
+
+
+def _require_same_labels(data: Sequence[Any], paired: bool, axis: int) -> None:
+    """Refuse frames whose labels say that hypotheses, or observations that are `paired`, are not of one order."""
+    called = {f"data[{i}]": sample for i, sample in enumerate(data)}
+    along = {name: sample for name, sample in called.items() if axis in (0, -getattr(sample, "ndim", 1))}
+    across = {name: sample for name, sample in called.items() if name not in along}
+    if paired:          # along rows the samples belong together row by row
+        _frames.require_same_rows(**along)
+    for what, held, counts in (("columns", along, True), ("columns", across, paired)):
+        if counts:
+            _frames.require_same_order(what, **{name: _frames.column_names(sample) for name, sample in held.items()})
+    _frames.require_same_order("rows", **{name: next(iter(_frames.indexes(sample)), None)
+                                          for name, sample in across.items()})
 
 
 def _flat(observed: NDArray[Any]) -> Any:

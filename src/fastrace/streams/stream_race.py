@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
-from fastrace._base import _checks, _clock, _progress
+from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._words import WORST_REWARDS, counted
@@ -63,7 +63,9 @@ class StreamRace(RoundsInFlight):
                 "support is None; a race on streams needs support=(low, high), an interval that holds every reward, "
                 "because its bounds rest on it; only BettingRace has an asymptotic kind, with support=None"
             )
-        low, high = _checks.support_bounds(FINITE if support is None else support, n_arms)
+        self._names = _checks.arm_names(names, n_arms)
+        ends = FINITE if support is None else _frames.support_of_arms(support, self._names)
+        low, high = _checks.support_bounds(ends, n_arms)
         if (0.5 * high - 0.5 * low > 0.125 * MOST).any():
             raise ValueError(f"support is {support!r}; a width that a float can hold is needed")
         self._epsilon = _checks.epsilon(epsilon)
@@ -71,8 +73,7 @@ class StreamRace(RoundsInFlight):
         goal = self._goal(n_arms, n_best)
         if n_best > 1 and self._epsilon > 0.0 and goal is None:
             raise ValueError(f"epsilon is {epsilon!r} and n_best is {n_best}; the epsilon-best race finds one arm")
-        self._names = _checks.arm_names(names, n_arms)
-        self._cost = None if cost is None else _checks.arm_costs(cost, n_arms)
+        self._cost = None if cost is None else _checks.arm_costs(_frames.of_arms(cost, self._names, "cost"), n_arms)
         self._horizon = horizon
         n_shares = horizon if horizon is not None and self._spends_by_round else 1
         share = math.log(self._failures) + math.log(n_arms) + math.log(n_shares) - math.log(self._delta)
