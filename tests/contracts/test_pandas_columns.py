@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from fastrace import mcmc
 from fastrace.model_selection import race_predictions
 
 pd = pytest.importorskip("pandas")
@@ -140,3 +141,17 @@ def test_an_offset_goes_by_the_names_of_the_arms(door):
 def test_an_offset_of_arms_without_names_goes_by_position():
     table = np.random.default_rng(0).random((3000, 3)) * 0.5 + [0.0, 0.2, 0.5]
     assert fr.race(table, offset=pd.Series([0.0, 0.0, -np.inf], index=["c", "b", "a"]), rng=1).best == 1
+
+
+def test_probabilities_of_inclusion_go_by_the_names_of_the_parameters():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=ARMS)
+    model = mcmc.GLM(X, rng.random(300) < 0.5, prior_sd=1.0)
+    known = {"init": np.zeros(3), "n_draws": 200, "n_chains": 1, "n_tune": 20, "rng": 1}
+    shares = [1.0, 0.5, 1.0]
+    wanted = mcmc.sample(mcmc.VariableSelection(model, prior=shares), **known).draws
+    assert (wanted == 0.0).any(axis=(0, 1)).tolist() == [False, True, False]
+    for given in (pd.Series(shares, ARMS)[["b", "c", "a"]], pd.Series(shares)):
+        np.testing.assert_array_equal(mcmc.sample(mcmc.VariableSelection(model, prior=given), **known).draws, wanted)
+    with pytest.raises(ValueError, match="prior has the names 'a', 'b', 'x'; those of the parameters"):
+        mcmc.VariableSelection(model, prior=pd.Series(shares, ["a", "b", "x"]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.kernels._inclusion import InclusionMove
@@ -43,12 +43,12 @@ class VariableSelection:
         Log-likelihood terms, and the slab: independent normal priors of its coefficients, by `prior_mean` and
         `prior_sd` or as objects. A learned scale may have any prior, and is always in.
     prior : float, array_like of shape (dim,), or callable, default 0.5
-        Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. Or
-        a function of the number of coefficients in the model, of those that may be out, that returns the log prior of
-        each set of this size, up to a constant: ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes every number
-        of p coefficients as likely as any other. An intercept, which is a constant column, is always in unless an array
-        gives it a probability below 1. Parameters that are no coefficients, as the logarithm of a learned scale or
-        dispersion, are always in.
+        Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. A
+        series of pandas goes by the names of the parameters. Or a function of the number of coefficients in the model,
+        of those that may be out, that returns the log prior of each set of this size, up to a constant:
+        ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes every number of p coefficients as likely as any
+        other. An intercept, which is a constant column, is always in unless an array gives it a probability below 1.
+        Parameters that are no coefficients, as the logarithm of a learned scale or dispersion, are always in.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a move is decided on the rows: by a race, wrong with probability `delta` at most; exactly from a Poisson
         minibatch, where the model has bounds for its rows; or by a pass over all of them. "auto" is "poisson" where the
@@ -366,7 +366,8 @@ def _odds(
         held[listed] = True
     log_odds = np.zeros(d)
     if not callable(prior):
-        share = _checks.arm_values(prior, "prior", d, "parameter")
+        named = _frames.in_order(prior, model.names or (), "prior", "parameters")
+        share = _checks.arm_values(named, "prior", d, "parameter")
         if not ((share > 0.0) & (share <= 1.0)).all():
             raise ValueError(f"prior is {_checks.shown(prior)}; probabilities of inclusion above 0 and up to 1 are "
                              f"needed, 1 for coefficients that are always in: leave out columns that never are")
