@@ -64,10 +64,11 @@ def require_same_rows(**given: Any) -> None:
 
 
 def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] | None:
-    """The places in `held`, the names of columns or of rows, of each of those `wanted`: equal ones, or equal as text.
+    """The place of each name of `wanted` among the names `held`: that of an equal name, or of one with the same text.
 
-    None where names only count from 0, as those that pandas, polars and Arrow make up, and where lengths differ, which
-    has messages of its own. Else names that are not those `wanted` are refused, as a position would be a guess.
+    None where values go by position: the names held only count from 0, as pandas, polars and Arrow make them up, or
+    are more or fewer than those wanted, which callers refuse in words of their own. Other names are refused, since
+    their order would be a guess.
     """
     given = list(held)
     if len(given) != len(wanted) or (type(held).__name__ == "RangeIndex" and given == list(range(len(given)))):
@@ -87,9 +88,9 @@ def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] 
 
 
 def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
-    """Values in the order of the names `wanted`, by `order_of` of their columns or, of a series of pandas, its index.
+    """Values in the order of the names `wanted`, which `order_of` finds among their columns, or in a series's index.
 
-    What has no names, or as many as are not wanted, stays as it is.
+    Values without names, or where `order_of` says None, stay as they are.
     """
     pandas = hasattr(values, "iloc")
     series = pandas and getattr(values, "ndim", 0) == 1

@@ -24,10 +24,10 @@ MAGIC = b"\x93NUMPY"        # of an npy file
 def numbers_of_csv(
     path: Path, place: int, n_columns: int, header: bool, delimiter: str, show: Callable[[int], None]
 ) -> np.ndarray[Any, Any] | None:
-    """The numbers of one column of a csv file by Arrow, block by block; None where they are to be read line by line.
+    """The numbers of one column of a csv file, as Arrow reads them; None without Arrow, or where a line stops it.
 
-    So they are without Arrow, and where a line is not as all others are: `running` says what is wrong, or takes it as
-    it is. `show` is told how many rows there are.
+    The caller then reads line by line, and takes the odd line as it is, or says what is wrong with it. `show` is told
+    how many rows have been read.
     """
     try:
         from pyarrow import ArrowInvalid, csv, float64

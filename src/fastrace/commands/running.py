@@ -104,7 +104,7 @@ def _part(path: Path | None, column: str | None) -> str:
 def _column_of(
     path: Path, column: str | None, delimiter: str, show: Callable[[int], None]
 ) -> tuple[Any, Callable[[int], str]]:
-    """Numbers of a file, and what to call the place of each; `show` is told how many there are."""
+    """The numbers of a file, and what messages call the place of each; `show` is told how many have been read."""
     if path.suffix.lower() in (".npy", ".parquet"):
         table = load(path, column=column)
         if table.ndim == 1:
@@ -133,8 +133,8 @@ def _column_of(
     def name_of(row: int) -> str:
         return f"line {next(itertools.islice(by_line(), row, None))[0]}{_part(path, column)}"
 
-    found = None if (first := _first_line(path, column, delimiter)) is None else numbers_of_csv(
-        path, *first, delimiter, show)
+    first = _first_line(path, column, delimiter)
+    found = None if first is None else numbers_of_csv(path, *first, delimiter, show)
     if found is not None:
         return found, name_of
     taken = array("d")
@@ -146,7 +146,10 @@ def _column_of(
 
 
 def _first_line(path: Path, column: str | None, delimiter: str) -> tuple[int, int, bool] | None:
-    """Which column of how many is wanted, and whether the first line names them; None where `_numbers` must tell."""
+    """The number of the column to read, how many columns there are, and whether the first line holds their names.
+
+    None where the first line does not show that; `_numbers` then reads the file, and says what is wrong with it.
+    """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = csv.reader(file, delimiter=delimiter)
         names = [cell.strip() for cell in next(rows, [])]

@@ -231,9 +231,10 @@ def estimate_mean(
 
 
 def _timed(rule: Any, feed: Callable[[Report], Any], progress: bool, end: float) -> tuple[bool, bool]:
-    """Feed a rule, which is told of all rewards by the function that `feed` is given, up to a time.
+    """Let `feed` give rewards to a rule until the rule is over, the rewards end, or the time `end` has come.
 
-    Returns what `feed` did, whether the rewards ended first, and whether the time did.
+    `feed` gets a function to call after each batch: it shows progress and looks at the clock. Returns what `feed`
+    returned, which is whether the rewards ended first, and whether the time did.
     """
     ended = late = False
     with _progress.samples(progress) as report:
