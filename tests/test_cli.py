@@ -218,7 +218,8 @@ def test_bad_files_and_options_exit_with_2_and_one_line(tmp_path, capsys, table)
     for arguments, said in [
         (["race", tmp_path / "none.npy"], "none.npy: No such file"),
         (["race", flat], "shape (5000,)"),
-        (["race", text], "'.txt'"),
+        (["race", text], "say --delimiter ' ' --no-header"),
+        (["race", tmp_path / "table.xlsx"], "ends in '.xlsx'; .npy, .csv, .tsv, .txt (also with .gz), .parquet"),
         (["race", whole, "--delta", 2], "delta is 2.0"),
         (["race", whole, "--bound", "betting"], "needs support"),
         (["demo", "--draws", 0], "--draws is 0"),
@@ -486,6 +487,151 @@ def test_columns_may_be_separated_by_what_one_likes(tmp_path, capsys, table, sig
         assert status == 2 and "--delimiter is '::'; one character that separates columns, or tab, is needed" in err
 
 
+WRITE = {
+    "t.tsv": lambda frame, path: frame.to_csv(path, sep="\t", index=False),
+    "t.txt": lambda frame, path: frame.to_csv(path, index=False),
+    "t.csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+    "t.TSV.gz": lambda frame, path: frame.to_csv(path, sep="\t", index=False, compression="gzip"),
+    "packed.csv": lambda frame, path: frame.to_csv(path, index=False, compression="gzip"),
+    "t.feather": lambda frame, path: frame.to_feather(path),
+    "t.arrow": lambda frame, path: streamed(frame, path),
+    "t.parquet": lambda frame, path: frame.to_parquet(path),
+}
+
+
+def streamed(frame, path):
+    """In the form of a stream, which pandas does not read."""
+    import pyarrow
+
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    with pyarrow.ipc.new_stream(str(path), table.schema) as file:
+        file.write_table(table)
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_all_commands_read_all_files(tmp_path, capsys, table, name):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(table, columns=list("abc")).assign(arm=np.where(np.arange(len(table)) % 2, "x", "y"))
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    WRITE[name](frame, tmp_path / name)
+    assert name != "packed.csv" or (tmp_path / name).read_bytes()[:2] == b"\x1f\x8b"
+    for command in (["race", "--columns", "a,b,c"], ["estimate", "--column", "b", "--quiet"],
+                    ["estimate", "--column", "2", "--quiet", "--order", "given"],
+                    ["compare", "--arm", "arm", "--reward", "0"]):
+        more = [*command[1:], "--support", 0, 2, "--json", *(["--seed", 1] if command[0] == "race" or len(command) == 4
+                                                            and command[0] == "estimate" else [])]
+        wanted, found = (say(capsys, command[0], tmp_path / file, *more) for file in ("plain.csv", name))
+        assert found == wanted and found[0] == 0
+    status, out, err = say(capsys, "estimate", tmp_path / name, "--quiet")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert ("choose one with --column" in err) != (name == "t.txt")
+
+
+def test_numbers_of_a_compressed_file_are_estimated(tmp_path, capsys, table):
+    """One per line, as from standard input."""
+    import gzip
+
+    text = "\n".join(map(repr, table[:, 0].tolist()))
+    (tmp_path / "t.txt").write_text(text)
+    (tmp_path / "t.txt.gz").write_bytes(gzip.compress(text.encode()))
+    for more in (["--order", "given"], ["--seed", 1]):
+        wanted, found = (say(capsys, "estimate", tmp_path / name, "--json", "--quiet", *more)
+                         for name in ("t.txt", "t.txt.gz"))
+        assert found == wanted and wanted[0] == 0
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.txt.gz"])
+def test_a_damaged_compressed_file_is_one_line(tmp_path, capsys, name):
+    import gzip
+
+    packed = gzip.compress(b"a,b\n" + b"0.25,0.5\n" * 20_000)
+    for content in (packed[:-20], packed[:40] + b"\0\0\0" + packed[43:]):
+        (tmp_path / name).write_bytes(content)
+        for command in (["race"], ["estimate", "--column", "b"], ["estimate", "--column", "b", "--order", "given",
+                                                                  "--epsilon", 1e-9]):
+            status, _, err = say(capsys, command[0], tmp_path / name, *command[1:])
+            assert status == 2 and "cannot be unpacked" in err, command
+
+
+def test_binary_files_are_not_unpacked(tmp_path, capsys, table):
+    (tmp_path / "t.npy.gz").write_bytes(save(tmp_path / "t.npy", table).read_bytes())
+    for command in ("race", "estimate"):
+        status, _, err = say(capsys, command, tmp_path / "t.npy.gz")
+        assert status == 2 and "as only text may be here: unpack it" in err
+
+
+def test_a_first_row_of_data_is_not_lost_as_names(tmp_path, capsys):
+    pytest.importorskip("pandas")
+    file = tmp_path / "t.csv"
+    rows = [f"{'xy'[k % 2]},{(k * k) % 7 / 8},{(k * k) % 5 / 8}" for k in range(2000)]
+    file.write_text("\n".join(rows))
+    named = tmp_path / "named.csv"
+    named.write_text("\n".join(["arm,a,b", *rows]))
+    race = "race", "--columns", "1,2", "--support", 0, 1, "--seed", 1, "--json"
+    compare = "compare", "--arm", 0, "--reward", 1, "--support", 0, 1, "--json"
+    for command, *more in (race, compare):
+        status, out, err = say(capsys, command, file, *more)
+        assert (status, out) == (2, "") and "has the number 0.0 in its first line" in err
+        assert "--no-header if that line holds data, or --header if it names the columns" in err
+        wanted = json.loads(say(capsys, command, named, *more)[1])
+        status, out, _ = say(capsys, command, file, *more, "--no-header")
+        found = json.loads(out)
+        assert status == 0 and found.pop("names") == (["1", "2"] if command == "race" else ["x", "y"])
+        wanted.pop("names")
+        assert found == wanted
+    assert json.loads(say(capsys, *compare[:1], file, *compare[1:], "--no-header")[1])["pulls"] == [1000, 1000]
+    years = tmp_path / "years.csv"
+    years.write_text("\n".join(["2019,2020", *("0.25,0.5" for _ in range(50))]))
+    assert "starts with a row of numbers" in say(capsys, "race", years)[2]
+    status, out, _ = say(capsys, "race", years, "--header", "--json")
+    assert status == 0 and json.loads(out)["names"] == ["2019", "2020"]
+
+
+@pytest.mark.parametrize("order", ["random", "given"])
+def test_an_estimate_takes_the_first_line_as_it_is_told(tmp_path, capsys, order):
+    file = tmp_path / "t.csv"
+    file.write_text("0.5,1\n" + "0.5,0.25\n" * 99)
+
+    def mean(*more):
+        options = "--json", "--quiet", "--method", "nas", "--order", order, *more
+        status, out, err = say(capsys, "estimate", file, *options)
+        return (json.loads(out)["n_samples"], json.loads(out)["estimate"]) if status < 2 else err
+
+    assert mean("--column", 1)[0] == mean("--column", 1, "--no-header")[0] == 100
+    assert mean("--column", 1, "--header") == mean("--column", "1", "--header") == (99, 0.25)
+    assert "the number of the column, from 0, is needed" in mean("--column", "b", "--no-header")
+    file.write_text("0.5\n" + "0.25\n" * 99)
+    assert mean()[0] == 100 and mean("--header") == (99, 0.25)
+    file.write_text("x,1\n" + "y,0.25\n" * 99)          # 1 may be a name or a reward
+    assert "has the number 1 in its first line" in mean("--column", 1)
+    assert mean("--column", 1, "--no-header")[0] == 100 and mean("--column", 1, "--header") == (99, 0.25)
+    file.write_text("x,2019\n" + "y,0.25\n" * 99)       # there is no column 2019 but by name
+    assert mean("--column", 2019) == (99, 0.25)
+
+
+def test_the_exit_status_says_whether_the_answer_holds_as_promised(tmp_path, capsys, table):
+    file, lines = save(tmp_path / "t.npy", table), tmp_path / "t.txt"
+    lines.write_text("0.25\n0.75\n" * 20)
+    settled = ["race", file, "--support", 0, 1.2, "--seed", 1]
+    assert say(capsys, *settled)[::2] == (0, "")
+    status, out, err = say(capsys, *settled, "--max-rows", 20)
+    assert status == 1 and "max_pulls was reached" in out and err == (
+        "fastrace: stopped by --max-rows before the answer was known\n")
+    assert say(capsys, *settled, "--max-rows", 20, "--json")[0] == 1
+    assert say(capsys, *settled, "--columns", "1")[0] == 0          # one column leaves nothing to choose
+    assert say(capsys, "estimate", lines, "--quiet", "--order", "given")[0] == 1
+    assert say(capsys, "estimate", lines, "--quiet", "--max-samples", 10)[0] == 1
+    table[np.arange(5000), np.arange(5000) % 3] = np.nan        # no row is whole, and no column silent
+    np.save(tmp_path / "gaps.npy", table[:90])
+    assert say(capsys, "race", tmp_path / "gaps.npy", "--missing", "drop")[0] == 2
+    for command in ([], ["race"], ["estimate"], ["compare"], ["demo"]):
+        with pytest.raises(SystemExit):
+            cli.main([*command, "--help"])
+        told = " ".join(capsys.readouterr().out.split())
+        assert "Exit status: 0 with an answer that holds as promised; 1 without one" in told
+
+
 def test_folders_are_no_files(tmp_path, capsys):
     status, _, err = say(capsys, "race", tmp_path)
     assert status == 2
@@ -521,6 +667,7 @@ def test_a_race_stops_near_ties_finds_several_and_writes_a_page(tmp_path, capsys
                          "--max-rows", 2000, "--seed", 1, "--html", page)
     expected = fr.race(table, support=(0, 1.2), epsilon=0.05, n_best=2, names=["x", "y", "z"], rng=1,
                        max_pulls=2000 * table.shape[1])
+    assert expected.stopped_by == "epsilon"
     assert status == 0 and str(expected) in out and f"  page {page}" in out
     text = page.read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>") and "<svg" in text and expected._repr_html_() in text

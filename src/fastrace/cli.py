@@ -13,15 +13,14 @@ from fastrace import __version__
 from fastrace._base._words import one_line
 
 COLUMNS_HELP = "the columns to use, by name or by number from 0, separated by commas: a,b,2 (all)"
-DELIMITER_HELP = "csv: what separates columns, a character or tab (%(default)s)"
+FILES = "npy, csv, tsv, txt (also .gz), parquet, feather or arrow"
+EXITS = ("Exit status: 0 with an answer that holds as promised; 1 without one, where the numbers, --max-samples or "
+         "--max-rows ended first; 2 after bad arguments or input; 130 after Ctrl-C; 141 if nobody reads the output.")
 SEED_HELP = "seed of the order in which rows are read (a new one, which is printed)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status.
-
-    0; 1 if `estimate` is not settled, 2 after bad arguments or input, 130 after Ctrl-C, 141 if nobody reads the output.
-    """
+    """Run the command and return its exit status; see `EXITS`."""
     try:
         options = _read(sys.argv[1:] if arguments is None else arguments)
         status: int | None = options.run(options)
@@ -44,19 +43,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
     """The options in these arguments. Only a command that is named loads what its options can be."""
     parser = argparse.ArgumentParser(
-        prog="fastrace", description="Answers to questions about means from as few samples as possible."
+        prog="fastrace", description="Answers to questions about means from as few samples as possible.", epilog=EXITS
     )
     parser.add_argument("--version", action="version", version=f"fastrace {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     for name, (add_options, words, description) in COMMANDS.items():
-        command = commands.add_parser(name, help=words, description=description)
+        command = commands.add_parser(name, help=words, description=description, epilog=EXITS)
         if name in arguments:
             add_options(command)
     options = parser.parse_args(arguments)
     if options.seed is not None and options.seed < 0:
         raise ValueError(f"--seed is {options.seed}; a whole number of at least 0 is needed")
     if hasattr(options, "delimiter"):
-        sign = "\t" if options.delimiter in ("tab", "\\t") else options.delimiter
+        from fastrace._base._tables import delimiter_of
+
+        held = getattr(options, "data", None) or getattr(options, "file", None) or getattr(options, "files", [None])[0]
+        sign = delimiter_of(held) if options.delimiter is None else options.delimiter
+        sign = "\t" if sign in ("tab", "\\t") else sign
         if len(sign) != 1 or sign in '\r\n"':
             raise ValueError(f"--delimiter is {options.delimiter!r}; one character that separates columns, or tab, is "
                              f"needed")
@@ -70,13 +73,21 @@ def _read(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def _of_text(command: argparse.ArgumentParser) -> None:
+    """The options that say how a text file is written."""
+    command.add_argument("--delimiter", metavar="CHAR",
+                         help="text: what separates columns, a character or tab (tab for tsv, else a comma)")
+    command.add_argument("--header", action=argparse.BooleanOptionalAction, default=None,
+                         help="text: the first line names the columns, or holds data (names, unless there are numbers)")
+
+
 def _demo(demo: argparse.ArgumentParser) -> None:
     from fastrace.commands import running
 
     draws, quick = running.DRAWS, running.QUICK_DRAWS
-    demo.add_argument("--data", type=Path, metavar="FILE", help="your log-factors: npy, csv or parquet, rows x states")
+    demo.add_argument("--data", type=Path, metavar="FILE", help=f"your log-factors: {FILES}, rows x states")
     demo.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
-    demo.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
+    _of_text(demo)
     demo.add_argument("--draws", type=int, metavar="K", help=f"number of draws ({draws}; with --quick {quick})")
     demo.add_argument("--delta", type=float, default=0.05, help="probability of error of a raced draw (%(default)s)")
     demo.add_argument("--seed", type=int, default=1, help="seed of all random numbers (%(default)s)")
@@ -90,9 +101,9 @@ def _race(race: argparse.ArgumentParser) -> None:
     from fastrace.commands import running
     from fastrace.races._options import BOUNDS
 
-    race.add_argument("file", type=Path, metavar="FILE", help="npy, csv or parquet, rows x arms")
+    race.add_argument("file", type=Path, metavar="FILE", help=f"{FILES}, rows x arms")
     race.add_argument("--columns", metavar="NAMES", help=COLUMNS_HELP)
-    race.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
+    _of_text(race)
     race.add_argument("--delta", type=float, default=0.05, help="probability that the answer is wrong (%(default)s)")
     race.add_argument("--bound", choices=BOUNDS, default="auto", help="rule that drops arms (%(default)s)")
     race.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"), help="interval that holds every number")
@@ -117,13 +128,14 @@ def _compare(compare: argparse.ArgumentParser) -> None:
     from fastrace.commands import comparing
 
     compare.add_argument("files", type=Path, nargs="+", metavar="FILE",
-                         help="a csv or parquet file with one row per event; with --pyperf, JSON files")
+                         help=f"a file with one row per event ({FILES.removeprefix('npy, ')}); with --pyperf, JSON "
+                              f"files")
     compare.add_argument("--arm", metavar="COLUMN", help="the column that holds the arm of each event")
     compare.add_argument("--reward", metavar="COLUMN", help="the column that holds its reward")
     compare.add_argument("--cluster", metavar="COLUMN",
                          help="the column of the user or block whose rewards are not independent")
     compare.add_argument("--time", metavar="COLUMN", help="the column of the time, by which rows are observed")
-    compare.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
+    _of_text(compare)
     compare.add_argument("--reference", metavar="ARM", help="compare each arm with this one (all pairs)")
     compare.add_argument("--delta", type=float, default=0.05, help="probability that any interval misses (%(default)s)")
     compare.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"),
@@ -159,7 +171,7 @@ def _estimate(estimate: argparse.ArgumentParser) -> None:
     estimate.add_argument("--max-samples", type=int, metavar="K", help="give up after this many numbers")
     estimate.add_argument("--clip", action="store_true", help="move numbers outside the support to its nearer end")
     estimate.add_argument("--column", metavar="NAME", help="the column of a table, by its name or by its number from 0")
-    estimate.add_argument("--delimiter", default=",", metavar="CHAR", help=DELIMITER_HELP)
+    _of_text(estimate)
     estimate.add_argument("--json", action="store_true", help="print JSON instead of a table")
     estimate.add_argument("--quiet", action="store_true", help="show no progress on standard error")
     estimate.set_defaults(run=running.run_estimate)
@@ -188,11 +200,10 @@ COMMANDS = {
     "estimate": (
         _estimate,
         "estimate the mean of numbers, and stop reading as soon as it is known",
-        "Estimate the mean of numbers: of a FILE (npy, csv, parquet, or text with one number per line), whose rows are "
-        "read in random order, or of standard input (one number per line, or a column of csv), which is read as it "
-        "comes and no further than needed. What comes from standard input must be independent draws. The exit status "
-        "is 0 if the mean is known to the accuracy asked for, 1 if the numbers ended first, 2 after a bad line or "
-        "argument.",
+        "Estimate the mean of numbers: of a FILE (npy, csv, tsv, parquet, feather, arrow, or text with one number per "
+        "line; text also compressed, .gz), whose rows are read in random order, or of standard input (one number per "
+        "line, or a column of csv), which is read as it comes and no further than needed. What comes from standard "
+        "input must be independent draws.",
     ),
 }
 

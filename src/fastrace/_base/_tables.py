@@ -1,12 +1,15 @@
-"""Tables in files, for the command: npy, csv and parquet."""
+"""Tables in files, for the command: npy, text such as csv, also compressed, and what Arrow writes."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
 import csv
+import gzip
+import io
 import warnings
-from collections.abc import Callable, Collection
+import zlib
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,46 @@ import numpy as np
 from fastrace._base import _checks
 from fastrace._base._words import one_line
 
-TABLES = (".npy", ".csv", ".parquet")
+TEXTS = (".csv", ".tsv", ".tab", ".txt")
+FRAMES = (".parquet", ".feather", ".arrow", ".ipc")
+NEEDED = ".npy, .csv, .tsv, .txt (also with .gz), .parquet, .feather or .arrow"
 OTHERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}      # signs between columns, as the command takes them
 BLOCK = 1 << 22             # bytes of a csv file that are read at a time
 MAGIC = b"\x93NUMPY"        # of an npy file
+GZIP = b"\x1f\x8b"          # what a compressed file begins with
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says what a file holds, without that of compressed ones."""
+    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return name.suffix.lower()
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file holds lines."""
+    return kind_of(path) not in (".npy", *FRAMES)
+
+
+def delimiter_of(path: Path | None) -> str:
+    """What separates the columns of a text file, unless the user says what does."""
+    return "\t" if path is not None and kind_of(path) in (".tsv", ".tab") else ","
+
+
+@contextlib.contextmanager
+def unpacked(path: Path) -> Iterator[Any]:
+    """The bytes of a file, unpacked where it is compressed."""
+    with path.open("rb") as file:
+        try:
+            yield gzip.GzipFile(fileobj=file) if file.peek(len(GZIP)).startswith(GZIP) else file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} cannot be unpacked: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def text_of(path: Path, encoding: str = "utf-8", errors: str = "strict") -> Iterator[io.TextIOWrapper]:
+    """The text of a file, unpacked where it is compressed, its ends of lines as they are."""
+    with unpacked(path) as file, io.TextIOWrapper(file, encoding, errors, newline="") as text:
+        yield text
 
 
 def numbers_of_csv(
@@ -36,12 +75,12 @@ def numbers_of_csv(
     names = [str(number) for number in range(n_columns)]
     blocks, count, decoder = [], 0, codecs.getincrementaldecoder("utf-8")()
     try:
-        with path.open("rb") as file:           # bytes that are no text may stand in other columns
+        with unpacked(path) as file:            # bytes that are no text may stand in other columns
             while part := file.read(BLOCK):
                 decoder.decode(part)
             decoder.decode(b"", True)
-        with csv.open_csv(
-            path, read_options=csv.ReadOptions(column_names=names, skip_rows=int(header), block_size=BLOCK),
+        with unpacked(path) as file, csv.open_csv(
+            file, read_options=csv.ReadOptions(column_names=names, skip_rows=int(header), block_size=BLOCK),
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(include_columns=[names[place]], null_values=[],
                                                column_types={names[place]: float64()}),
@@ -56,7 +95,7 @@ def numbers_of_csv(
 
 
 def load_table(
-    path: Path, columns: str | None = None, gaps: str = "", delimiter: str = ","
+    path: Path, columns: str | None = None, gaps: str = "", delimiter: str = ",", header: bool | None = None
 ) -> tuple[Any, list[str]]:
     """The table in a file and the names of its columns: an npy file memory-mapped, others a frame of numbers only.
 
@@ -64,7 +103,7 @@ def load_table(
     `columns` names the columns to use, separated by commas. A column that looks like an index is refused unless it is
     named there: its running numbers would win any race.
     """
-    table = load(path, delimiter)
+    table = load(path, delimiter, header=header)
     if table.ndim != 2:
         raise ValueError(f"{path} holds an array of shape {table.shape}; a table, rows x arms, is needed")
     names = [str(name) for name in getattr(table, "columns", range(table.shape[1]))]
@@ -103,14 +142,22 @@ def load_table(
     return table, [str(name) for name in table.columns]
 
 
-def load(path: Path, delimiter: str = ",", column: str | None = None, texts: Collection[str] = ()) -> Any:
-    """What a file holds, whatever its shape; of a parquet file the `column`, if it has one of that name.
+def load(
+    path: Path, delimiter: str = ",", column: str | None = None, texts: Collection[str] = (),
+    header: bool | None = None,
+) -> Any:
+    """What a file holds, whatever its shape; of a file of Arrow the `column`, if it has one of that name.
 
     `texts` are columns of labels, by name or number: those of a csv file stay text, since 1.1 and 1.10 are two labels.
+    `header` says whether its first line names the columns; None, that it does unless a number stands there.
     """
-    suffix = path.suffix.lower()
+    suffix = kind_of(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; a file ending in .npy, .csv or .parquet is needed")
+        raise ValueError(f"{path} is a folder; a file ending in {NEEDED} is needed")
+    if suffix not in (".npy", *TEXTS, *FRAMES):
+        raise ValueError(f"{path} ends in {suffix or 'nothing'!r}; {NEEDED} is needed")
+    if not is_text(path) and path.suffix.lower() == ".gz":
+        raise ValueError(f"{path} is compressed, as only text may be here: unpack it")
     if suffix == ".npy":
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
@@ -125,8 +172,6 @@ def load(path: Path, delimiter: str = ",", column: str | None = None, texts: Col
                 f"arms, is needed"
             )
         return table
-    if suffix not in TABLES:
-        raise ValueError(f"{path} ends in {suffix or 'nothing'!r}; .npy, .csv or .parquet is needed")
     try:
         import pandas as pd
     except ImportError as error:
@@ -134,32 +179,42 @@ def load(path: Path, delimiter: str = ",", column: str | None = None, texts: Col
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            if suffix == ".csv":
-                head = pd.read_csv(path, sep=delimiter, index_col=False, nrows=0).columns.tolist() if texts else []
+            if suffix in TEXTS:
+                spelled: Any = {"sep": delimiter, "index_col": False, "header": None if header is False else "infer"}
+                head: list[Any] = []
+                if texts:
+                    with unpacked(path) as file:
+                        head = pd.read_csv(file, nrows=1, **spelled).columns.tolist()
                 kept = _kept(texts, path, head, delimiter)
-                frame = pd.read_csv(path, sep=delimiter, index_col=False, dtype=kept)
+                with unpacked(path) as file:
+                    frame = pd.read_csv(file, dtype=kept, **spelled)
                 for name in kept:
                     frame[name] = frame[name].str.strip().replace("", np.nan)
-            else:
+            elif suffix == ".parquet":
                 frame = pd.read_parquet(path, columns=_of_parquet(path, column))
+            else:
+                frame = _of_arrow(path, column)
     except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
         raise ValueError(
             f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
             f"name every column in the first line"
         ) from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8, or is compressed: save it as UTF-8, or unpack it") from error
+        raise ValueError(f"{path} is no text in UTF-8: save it as UTF-8, or unpack it") from error
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as a table: {one_line(error)}") from error
-    if suffix == ".csv":
+    if suffix in TEXTS and header is False:
+        frame.columns = [str(name) for name in frame.columns]
+    elif suffix in TEXTS:
         frame.columns = _header(path, [str(name) for name in frame.columns], delimiter)
-        if all(is_number(name) for name in frame.columns):
-            raise ValueError(f"{path} starts with a row of numbers; name the columns in its first line")
-        other = next((sign for sign in OTHERS if sign in str(frame.columns[0])), "")
-        if len(frame) and frame.shape[1] == 1 and other and other != delimiter:
-            raise ValueError(f"{path} has one column, named {frame.columns[0]!r}; "
+        first = str(frame.columns[0])
+        other = next((sign for sign in OTHERS if sign in first), " " if all(map(is_number, first.split())) else "")
+        if frame.shape[1] == 1 and other in first and other not in ("", delimiter) and (len(frame) or other == " "):
+            say = OTHERS.get(other, "' ' --no-header")
+            raise ValueError(f"{path} has one column, named {first!r}; "
                              f"{'commas' if delimiter == ',' else repr(delimiter)} must separate the columns, or say "
-                             f"--delimiter {OTHERS[other]}")
+                             f"--delimiter {say}")
+        _refuse_numbers(path, list(frame.columns), header)
     if not len(frame):
         raise ValueError(f"{path} has no rows under its header")
     return frame
@@ -197,6 +252,38 @@ def twice(where: str, name: str, count: int) -> str:
     return f"{where} has {count} columns named {name!r}; choose columns by number, or give each a name of its own"
 
 
+def data_or_names(where: str, number: str, alone: bool = False) -> str:
+    """What to say of a first line that may be either, for a `number` in it; `alone`, where it holds nothing else."""
+    holds = "starts with a row of numbers" if alone else f"has the number {number} in its first line"
+    return (f"{where} {holds}, where names of the columns are expected: say --no-header if that line holds data, or "
+            f"--header if it names the columns")
+
+
+def _refuse_numbers(path: Path, names: list[str], header: bool | None) -> None:
+    """Refuse a first line with numbers among its names, which may be a row of data, unless it is said to be a header.
+    """
+    numbers = [] if header else [name for name in names if is_number(name)]
+    if not numbers:
+        return
+    raise ValueError(data_or_names(str(path), numbers[0], len(numbers) == len(names)))
+
+
+def _of_arrow(path: Path, column: str | None) -> Any:
+    """The frame in a file of Arrow, in either of its forms."""
+    try:
+        from pyarrow import ArrowInvalid, ipc, memory_map
+    except ImportError as error:
+        raise ImportError(f"{path.suffix} files need pyarrow: python -m pip install pyarrow") from error
+    with memory_map(str(path)) as source:
+        try:
+            table = ipc.open_file(source).read_all()
+        except ArrowInvalid:
+            source.seek(0)
+            table = ipc.open_stream(source).read_all()
+        one = column is not None and table.column_names.count(column) == 1
+        return (table.select([column]) if one else table).to_pandas()
+
+
 def _of_parquet(path: Path, column: str | None) -> list[str] | None:
     """The one column to read of a parquet file, or None for all: they go by number, or by names that are not there."""
     if column is None:
@@ -211,7 +298,7 @@ def _of_parquet(path: Path, column: str | None) -> list[str] | None:
 
 def _header(path: Path, named: list[str], delimiter: str) -> list[str]:
     """The names of the columns of a csv file as they stand in it: pandas renames the second of two that are equal."""
-    with path.open(encoding="utf-8-sig", newline="") as lines:
+    with text_of(path, "utf-8-sig") as lines:
         written = next((row for row in csv.reader(lines, delimiter=delimiter) if any(row)), [])
     pairs = zip(written if len(written) == len(named) else named, named, strict=True)
     return [name.strip() or other.strip() for name, other in pairs]

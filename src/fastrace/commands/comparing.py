@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fastrace._base import _checks
-from fastrace._base._tables import load, places
+from fastrace._base._tables import GZIP, load, places
 from fastrace._base._words import counted
 from fastrace.results import ComparisonResult
 from fastrace.streams.comparison import Comparison
@@ -24,7 +24,6 @@ from fastrace.streams.comparison import Comparison
 FEW_PROCESSES = 30      # below which the mean over processes need not be nearly normal
 FIRST_PROCESSES = 5     # before which nothing is said
 WORDS = ("file", "time")                # what is compared, and what it consists of
-GZIP = b"\x1f\x8b"      # what a compressed file begins with
 
 
 def run_compare(options: argparse.Namespace) -> None:
@@ -53,10 +52,10 @@ def _of_events(options: argparse.Namespace) -> ComparisonResult:
     if options.arm is None or options.reward is None:
         raise ValueError("--arm and --reward are needed: the columns that hold the arm and the reward of each event")
     path = options.files[0]
-    frame = load(path, options.delimiter,
+    frame = load(path, options.delimiter, header=options.header,
                  texts=[options.arm] if options.cluster is None else [options.arm, options.cluster])
     if not hasattr(frame, "columns"):
-        raise ValueError(f"{path} holds an array without names; a csv or parquet file with named columns is needed")
+        raise ValueError(f"{path} holds an array without names; a text or Arrow file with columns is needed")
     names = [str(name) for name in frame.columns]
     columns: dict[str, Any] = {what: None if name is None else names[places(name, names, path)[0]] for what, name in (
         ("arm", options.arm), ("reward", options.reward), ("cluster", options.cluster), ("time", options.time))}

@@ -23,7 +23,19 @@ import numpy as np
 
 import fastrace._math._half_widths as _half_widths
 from fastrace._base._progress import patient, samples
-from fastrace._base._tables import is_number, load, load_table, numbers_of_csv, places, some, twice
+from fastrace._base._tables import (
+    data_or_names,
+    is_number,
+    is_text,
+    kind_of,
+    load,
+    load_table,
+    numbers_of_csv,
+    places,
+    some,
+    text_of,
+    twice,
+)
 from fastrace._base._words import counted, one_line
 from fastrace.races.racing import race
 from fastrace.results import Result, StopResult
@@ -47,7 +59,7 @@ def run_estimate(options: argparse.Namespace) -> int:
     order = options.order or ("given" if options.file is None else "random")
     if order == "random":
         _choose_seed(options)
-    if options.file is not None and (order == "random" or options.file.suffix.lower() in (".npy", ".parquet")):
+    if options.file is not None and (order == "random" or not is_text(options.file)):
         result, problem = _of_file(options, order), ""
     else:
         result, problem = _of_lines(options)
@@ -71,7 +83,7 @@ def run_estimate(options: argparse.Namespace) -> int:
 def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     """The mean of the numbers in a file, all of which are there before the first is used."""
     with patient("rows read", False) if not options.quiet else contextlib.nullcontext(lambda done: None) as show:
-        values, name_of = _column_of(options.file, options.column, options.delimiter, show)
+        values, name_of = _column_of(options.file, options.column, options.delimiter, show, options.header)
     low, high = options.support
     slack = _half_widths.stream_slack(low, high)
     good = np.isfinite(values) if options.clip else (values >= low - slack) & (values <= high + slack)
@@ -102,10 +114,10 @@ def _part(path: Path | None, column: str | None) -> str:
 
 
 def _column_of(
-    path: Path, column: str | None, delimiter: str, show: Callable[[int], None]
+    path: Path, column: str | None, delimiter: str, show: Callable[[int], None], header: bool | None = None
 ) -> tuple[Any, Callable[[int], str]]:
     """The numbers of a file, and what messages call the place of each; `show` is told how many have been read."""
-    if path.suffix.lower() in (".npy", ".parquet"):
+    if not is_text(path):
         table = load(path, column=column)
         if table.ndim == 1:
             if column is not None:
@@ -119,7 +131,7 @@ def _column_of(
         if values.dtype.kind not in "fiub":
             raise ValueError(f"column {names[place]!r} of {path} has dtype {values.dtype}; numbers are needed")
         return values, lambda row: f"row {row}, counted from 0, of {path}, column {names[place]!r},"
-    if column is None and path.suffix.lower() == ".csv":
+    if column is None and kind_of(path) in (".csv", ".tsv", ".tab"):
         with _open(path) as lines:
             names = next(csv.reader(lines, delimiter=delimiter), [])
         if len(names) > 1:
@@ -128,12 +140,12 @@ def _column_of(
 
     def by_line() -> Iterator[tuple[int, float]]:
         with _open(path) as lines:
-            yield from _numbers(lines, column, delimiter, path)
+            yield from _numbers(lines, column, delimiter, path, header)
 
     def name_of(row: int) -> str:
         return f"line {next(itertools.islice(by_line(), row, None))[0]}{_part(path, column)}"
 
-    first = _first_line(path, column, delimiter)
+    first = _first_line(path, column, delimiter, header)
     found = None if first is None else numbers_of_csv(path, *first, delimiter, show)
     if found is not None:
         return found, name_of
@@ -145,22 +157,38 @@ def _column_of(
     return np.frombuffer(taken) if taken else np.zeros(0), name_of
 
 
-def _first_line(path: Path, column: str | None, delimiter: str) -> tuple[int, int, bool] | None:
+def _first_line(
+    path: Path, column: str | None, delimiter: str, header: bool | None = None
+) -> tuple[int, int, bool] | None:
     """The number of the column to read, how many columns there are, and whether the first line holds their names.
 
     None where the first line does not show that; `_numbers` then reads the file, and says what is wrong with it.
     """
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    with text_of(path, "utf-8-sig", "surrogateescape") as file:
         rows = csv.reader(file, delimiter=delimiter)
         names = [cell.strip() for cell in next(rows, [])]
         if rows.line_num != 1 or not any(names):
             return None
     if column is None:
-        return (0, 1, False) if len(names) == 1 and is_number(names[0]) else None
-    if names.count(column) == 1:
+        return (0, 1, bool(header)) if len(names) == 1 and (header or is_number(names[0])) else None
+    named = _names_column(names, column, header, str(path))
+    if named and names.count(column) == 1:
         return names.index(column), len(names), True
-    place = int(column) if column.isdecimal() and column not in names else len(names)
-    return (place, len(names), not is_number(names[place])) if place < len(names) else None
+    place = int(column) if column.isdecimal() and not named else len(names)
+    if place >= len(names):
+        return None
+    return place, len(names), not is_number(names[place]) if header is None else header
+
+
+def _names_column(names: list[str], column: str, header: bool | None, where: str) -> bool:
+    """Whether the cells of a first line name columns, and one of them this; refuses what may be a name or a number."""
+    if header is False or column not in names:
+        return False
+    if header or not column.isdecimal() or int(column) >= len(names):
+        return True
+    if all(map(is_number, names)):
+        return False
+    raise ValueError(data_or_names(where, column))
 
 
 def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
@@ -176,7 +204,7 @@ def _of_lines(options: argparse.Namespace) -> tuple[StopResult, str]:
     try:
         with _open(options.file) as lines, samples(not options.quiet) as report:
             part = _part(options.file, options.column)
-            for number, value in _numbers(lines, options.column, options.delimiter, options.file):
+            for number, value in _numbers(lines, options.column, options.delimiter, options.file, options.header):
                 if not least <= value <= most:
                     raise _misfit(f"line {number}{part}", value, options)
                 over = rule.update(value)
@@ -205,7 +233,7 @@ def _open(path: Path | None) -> Iterator[Iterator[str]]:
     if path is None:
         yield _lines(sys.stdin, "standard input")
     else:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with text_of(path, "utf-8", "surrogateescape") as file:
             yield _lines(file, str(path))
 
 
@@ -228,34 +256,43 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
 
 
 def _numbers(
-    lines: Iterator[str], column: str | None, delimiter: str, path: Path | None
+    lines: Iterator[str], column: str | None, delimiter: str, path: Path | None, header: bool | None = None
 ) -> Iterator[tuple[int, float]]:
-    """Numbers with the numbers of their lines. Empty lines are passed over; messages name the file, if there is one."""
+    """Numbers with the numbers of their lines. Empty lines are passed over; messages name the file, if there is one.
+
+    `header` says whether the first line names the columns; None, that it does where it has no number in this column.
+    """
     of, part = _part(path, None), _part(path, column)
+    first = True
     if column is None:
         for number, line in enumerate(lines, 1):
             text = line.strip()
-            if text:
+            if text and not (first and header):
                 yield number, _number(f"line {number}{part}", text, delimiter)
+            first = first and not text
         return
     rows = csv.reader(lines, delimiter=delimiter)
     place = int(column) if column.isdecimal() else -1
-    first, width = True, 0
+    width = 0
     for row in rows:
         if not any(cell.strip() for cell in row):
             continue
         if first:
             first = False
             names = [cell.strip() for cell in row]
-            if names.count(column) > 1:
+            if header is False and place < 0:
+                raise ValueError(f"--column is {column!r} and --no-header is said; the number of the column, from 0, "
+                                 f"is needed")
+            named = _names_column(names, column, header, "standard input" if path is None else str(path))
+            if named and names.count(column) > 1:
                 raise ValueError(twice(f"line {rows.line_num}{of}", column, names.count(column)))
-            if column in names:
+            if named:
                 place, width = names.index(column), len(names)
                 continue
             if place < 0:
                 raise ValueError(
                     f"line {rows.line_num}{of}: no column is named {column!r}; there are {', '.join(names)}")
-            if place < len(row) and not is_number(row[place]):
+            if place < len(row) and (not is_number(row[place]) if header is None else header):
                 width = len(names)
                 continue                        # a line of names
         if place >= len(row):
@@ -284,13 +321,13 @@ def _number(place: str, text: str, delimiter: str) -> float:
         raise ValueError(f"{place} is {shown!r}; a number is needed{hint}") from None
 
 
-def run_race(options: argparse.Namespace) -> None:
-    """Race the columns of a table."""
+def run_race(options: argparse.Namespace) -> int:
+    """Race the columns of a table; the exit status says whether the answer has its promise."""
     if options.missing == "worst" and options.support is None:
         raise ValueError("--missing is worst; it counts missing numbers as the low end of --support LO HI: give it")
     gaps = options.missing != "raise"
     table, names = load_table(options.file, options.columns, "allowed" if gaps else ", or give --missing drop or worst",
-                              options.delimiter)
+                              options.delimiter, options.header)
     _choose_seed(options)
     support = None if options.support is None else tuple(options.support)
     _check_cells(options.file, table, names, support, gaps)
@@ -319,6 +356,10 @@ def run_race(options: argparse.Namespace) -> None:
     if options.html is not None:
         options.html.write_text(_page(result, f"{options.file.name}, seed {options.seed}"), encoding="utf-8")
         print(f"  page {options.html}")
+    if result.stopped_by == "max_pulls":
+        print("fastrace: stopped by --max-rows before the answer was known", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _renamed(names: str, n_arms: int) -> list[str]:
@@ -380,7 +421,7 @@ def run_demo(options: argparse.Namespace) -> None:
         from fastrace import demo
 
         table, names = (None, []) if options.data is None else load_table(
-            options.data, options.columns, delimiter=options.delimiter)
+            options.data, options.columns, delimiter=options.delimiter, header=options.header)
     if table is not None:
         _check_cells(options.data, table, names, None)
     with _progress(n_draws) as advance:
