@@ -148,6 +148,23 @@ def test_chunks_of_frames_have_the_columns_of_the_model(frame):
         mcmc.compress(model, chunks=[({"z": frame["x"]}, words.cat.codes)])
 
 
+def test_classes_and_offsets_of_chunks_go_by_the_names_of_the_classes(frame):
+    words = frame["kind"].astype(pandas.CategoricalDtype(["oak", "ash", "elm"]))
+    offset = pandas.DataFrame(np.random.default_rng(4).normal(size=(300, 3)), columns=["oak", "ash", "elm"])
+    X = frame[["x"]]
+    model = mcmc.Softmax(X, words, offset=offset, prior_sd=1.0)
+    whole = mcmc.compress(model)
+    for y in (words, words.cat.codes, words.cat.reorder_categories(["elm", "oak", "ash"]),
+              words.cat.add_categories(["yew"])):
+        chunked = mcmc.compress(model, psi_hat=whole.psi_hat, chunks=[{"X": X, "y": y, "offset": offset.iloc[:, ::-1]}])
+        np.testing.assert_allclose(chunked.slope, whole.slope, atol=1e-9)
+        np.testing.assert_allclose(chunked.precision, whole.precision, rtol=1e-9)
+    for changed, said in (({"y": words.cat.rename_categories({"elm": "yew"})}, "y has the category 'yew'; the classes"),
+                          ({"offset": offset.set_axis(list("abc"), axis=1)}, "offset has the names 'a', 'b', 'c'")):
+        with pytest.raises(ValueError, match=f"chunk 0: {said}"):
+            mcmc.compress(model, chunks=[{"X": X, "y": words, "offset": offset} | changed])
+
+
 # Formulas.
 
 

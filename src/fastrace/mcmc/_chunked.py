@@ -148,6 +148,9 @@ class Chunks:
             yield {"X": rows, **{name: value[part] for name, value in beside.items()}, **more}
 
     def _row_parts(self, name: str, value: Any, n: int) -> Any:
+        if isinstance(self.model, Softmax) and name in ("y", "offset"):
+            value = self.model._numbered(value) if name == "y" else _frames.in_order(
+                value, self.model.classes, name, "classes")
         table = value if hasattr(value, "shape") and not hasattr(value, "columns") else _frames.as_table(
             value, name, "numbers")
         if table.shape[:1] != (n,):

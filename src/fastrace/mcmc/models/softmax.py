@@ -428,6 +428,19 @@ class Softmax(_CompiledModel):
         """What the classes are called."""
         return tuple(range(self.n_classes)) if self._called is None else self._called
 
+    def _numbered(self, y: Any) -> Any:
+        """Classes of other rows; those of a categorical of pandas by their names."""
+        levels = _categories(y)
+        if levels is None:
+            return y
+        names = [str(name) for name in self.classes]
+        codes = _codes_of(y, levels, None)
+        strange = [levels[k] for k in np.unique(codes) if levels[k] not in names]
+        if strange:
+            raise ValueError(f"y has the category {strange[0]!r}; the classes of the model are "
+                             f"{', '.join(map(repr, names[:20]))}")
+        return np.array([names.index(level) if level in names else -1 for level in levels])[codes]
+
     @property
     def column_names(self) -> list[str]:
         """What the columns are called, and then the groups."""
