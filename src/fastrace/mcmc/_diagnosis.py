@@ -13,7 +13,7 @@ from fastrace.mcmc._convergence import each_effective_size, each_rhat, each_spli
 from fastrace.mcmc.models.model import Reference
 from fastrace.mcmc.trace import ENOUGH, Trace
 
-__all__ = ["EXPAND_AGAIN", "SAMPLE_AGAIN", "diagnosis", "far_words", "unmixed"]
+__all__ = ["EXPAND_AGAIN", "SAMPLE_AGAIN", "advice_of", "diagnosis", "far_words", "unmixed"]
 
 _SOME = 4000  # draws of each chain that show first whether there are enough effective ones
 _LEAST = 8  # draws of a chain, below which nothing is said of them
@@ -35,8 +35,15 @@ def ess_limit(n_draws: int) -> float:
     return 100.0 if n_draws >= 1000 else n_draws / 20.0
 
 
+def advice_of(kernel: Any) -> dict[str, Any]:
+    """What a kernel has to say in `diagnosis`, as its arguments; a kernel of a user's own may have nothing."""
+    names = {name: name for name in ("full_pass_advice", "least_accepted", "exchange_advice", "refusal_advice")}
+    names["rests_on_proposals"] = "rests_on_surrogate"
+    return {argument: getattr(kernel, name) for argument, name in names.items() if hasattr(kernel, name)}
+
+
 def diagnosis(
-    trace: Trace, reference: Reference | None, one_start: bool, full_pass_advice: str = "",
+    trace: Trace, reference: Reference | None, one_start: bool, *, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
     refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True,

@@ -305,4 +305,4 @@ def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str
         out.append(f"the draws of the surrogate have {share:.2g} effective draws a draw: thin them by about "
                    f"{math.ceil(1.0 / share)}, since the chain takes them for independent")
     advice = f"the surrogate is far from the posterior there. {_EXPAND_AGAIN}, or run mcmc.sample"
-    return out + list(diagnosis(trace, None, False, "", _LEAST, refusal_advice=advice))
+    return out + list(diagnosis(trace, None, False, least_accepted=_LEAST, refusal_advice=advice))

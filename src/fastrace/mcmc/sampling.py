@@ -27,7 +27,7 @@ from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
-from fastrace.mcmc._diagnosis import EXPAND_AGAIN, diagnosis, far_words
+from fastrace.mcmc._diagnosis import EXPAND_AGAIN, advice_of, diagnosis, far_words
 from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
 from fastrace.mcmc._variables import Variable
@@ -277,11 +277,7 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         natural = getattr(kernel, "records_natural", False)
         alike = None if natural and hasattr(kernel, "compressed") else reference
         moving = getattr(kernel, "_unconstrained", None) if natural and alike is not None else None
-        found += diagnosis(trace, alike, one_start, getattr(kernel, "full_pass_advice", ""),
-                           getattr(kernel, "least_accepted", None), getattr(kernel, "exchange_advice", ""),
-                           getattr(kernel, "refusal_advice", ""), moving,
-                           trace.nameless,
-                           getattr(kernel, "rests_on_surrogate", True))
+        found += diagnosis(trace, alike, one_start, unconstrained=moving, judged=trace.nameless, **advice_of(kernel))
         if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
             apart = kernel._distances(trace.draws)
             if apart is not None:
