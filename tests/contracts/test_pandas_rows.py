@@ -91,3 +91,11 @@ def test_a_pandas_index_is_a_column_of_values():
     observed(REWARDS, times=when)
     observed(REWARDS, clusters=pd.Index(np.arange(200)[::-1]))
     assert observed(pd.Index(REWARDS)) == observed(REWARDS)
+
+
+@pytest.mark.parametrize("count", [2, 150])
+def test_rows_of_many_candidates_are_compared_too(count):
+    shuffled = REWARDS.sample(frac=1.0, random_state=1)
+    with pytest.raises(ValueError, match="the pandas indexes of y_true and y_pred differ"):
+        scored([REWARDS] * (count - 1) + [shuffled])
+    assert scored([1.0 - REWARDS] * (count - 1) + [REWARDS]) == count - 1

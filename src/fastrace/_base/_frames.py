@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 
-_FEW = 100  # entries of a list, below which it may be one of series
+_FEW = 100  # entries of a list that may be of anything; of a longer one, such as of numbers, the types are looked at
 MISSING = ": with nan, by .filled(numpy.nan), for what takes missing='drop' or 'worst'"
 
 
@@ -140,7 +140,8 @@ def indexes(value: Any) -> list[Any]:
     """
     if isinstance(value, Mapping):
         return [index for part in value.values() for index in indexes(part)]
-    if isinstance(value, (list, tuple)) and 0 < len(value) < _FEW:
+    if isinstance(value, (list, tuple)) and (
+            len(value) < _FEW or any(hasattr(kind, "iloc") for kind in set(map(type, value)))):
         return [index for part in value for index in indexes(part)]
     index = getattr(value, "index", None)
     return [index] if hasattr(index, "equals") and hasattr(index, "get_indexer") else []
