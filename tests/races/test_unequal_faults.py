@@ -301,3 +301,35 @@ def test_a_table_is_refused_since_its_arms_could_be_rows_or_columns(kind):
 def test_no_arms_are_refused_in_the_words_of_the_call(rewards):
     with pytest.raises(ValueError, match="^race_sums: rewards is empty; a vector of at least one arm is needed$"):
         fr.race_sums(rewards)
+
+
+@pytest.mark.parametrize("advantage", [1.0, 1000.0])
+@pytest.mark.parametrize("allocation", ["even", "adaptive"])
+def test_sums_too_far_from_zero_to_be_told_apart_are_warned_of(allocation, advantage):
+    """Where rounding turns the answer, and only there: neither ties, nor constants, nor sums that are far apart."""
+    rng, options = np.random.default_rng(0), {"allocation": allocation, "scan_advantage": advantage}
+    arms = [(rng.random(4000) < p).astype(float) for p in (0.5, 0.52, 0.51)]
+    wrong, warned = {}, {}
+    for shift in (0.0, 1e6, 1e9, 1e12, 1e13, 1e14, 1e15, 4e15):
+        found = [fr.race_sums([arm + shift for arm in arms], bound="normal", rng=seed, **options) for seed in range(5)]
+        wrong[shift] = sum(result.best != 1 for result in found)
+        warned[shift] = sum("far from 0" in " ".join(result.warnings) for result in found)
+    assert all(warned[shift] == 5 for shift in wrong if wrong[shift]) and wrong[1e15] == 5
+    assert not any(warned[shift] for shift in (0.0, 1e6, 1e9, 1e12))
+    by_offset = fr.race_sums(arms, bound="normal", offset=[1e19] * 3, rng=1, **options)
+    assert "far from 0" in " ".join(by_offset.warnings)
+    for others in ([arms[0], arms[0][::-1]], [np.full(50, 1e15), np.full(50, 1e15)], [arms[0], arms[1] + 1e15]):
+        assert "far from 0" not in " ".join(fr.race_sums(others, bound="normal", rng=1, **options).warnings)
+
+
+def test_a_saved_race_keeps_that_its_sums_were_too_far_from_zero():
+    values = [(np.random.default_rng(0).random(400) < 0.5).astype(float) + 1e15 for _ in range(2)]
+    race = fr.UnequalRace([400, 400], rng=1)
+    race.run(values)
+    assert race._race.far and pickle.loads(pickle.dumps(race)).result() == race.result()
+    state = race._race._get_state()
+    del state["far"]                        # saved by an earlier version
+    race._race._set_state(state)
+    assert not race._race.far
+    with pytest.raises(ValueError, match="damaged"):
+        race._race._set_state(state | {"far": 1})

@@ -74,7 +74,7 @@ cdef class UnequalCore(UnequalJudge):
         cdef population_t *arm = &self.arm[i]
         cdef int64_t first = 0, since_check = 0
         cdef Py_ssize_t count
-        cdef double sum = 0.0, rest = 0.0, part, low, high
+        cdef double sum = 0.0, rest = 0.0, part, low, high, least = INFINITY, most = -INFINITY
         cdef bint impossible = False, outside = False
         while first < arm.order.n:
             count = <Py_ssize_t>min(<int64_t>MOMENTS_BLOCK, arm.order.n - first)
@@ -82,11 +82,11 @@ cdef class UnequalCore(UnequalJudge):
             part = fr_sum(rewards, count)
             if self.strict or not isfinite(part):
                 self._inspect(i, rewards, count, first, True)
-            if arm.high < INFINITY or not isfinite(part):
-                fr_range(rewards, count, &low, &high)
-                impossible = impossible or low == -INFINITY
-                outside = outside or (low < lower_end(arm.low, arm.high) and low > -INFINITY)
-                outside = outside or high > upper_end(arm.low, arm.high)
+            fr_range(rewards, count, &low, &high)
+            least, most = min(least, low), max(most, high)
+            impossible = impossible or low == -INFINITY
+            outside = outside or (low < lower_end(arm.low, arm.high) and low > -INFINITY)
+            outside = outside or high > upper_end(arm.low, arm.high)
             sum = two_sum(sum, part, &part)
             rest += part
             first += count
@@ -100,6 +100,7 @@ cdef class UnequalCore(UnequalJudge):
         arm.seen.mean = (sum + rest) / <double>arm.order.n
         arm.seen.mean_low = 0.0
         arm.seen.n = arm.order.n
+        arm.seen.m2, arm.seen.m2_low = <double>arm.order.n * (0.25 * (most - least) * (most - least)), 0.0
         self.outside = self.outside or outside
         return 0
 
@@ -248,7 +249,7 @@ cdef class UnequalCore(UnequalJudge):
             s[i, 4], s[i, 5], s[i, 6] = arm.known, arm.largest, arm.half_width
             s[i, 7], s[i, 8], s[i, 9], s[i, 10] = arm.shape.mean, arm.shape.m2, arm.shape.m3, arm.shape.m4
         return dict(keys=keys, counts=counts, sums=sums, n_looks=self.n_looks, best=self.best, status=self.status,
-                    outside=self.outside, constant=self.constant)
+                    outside=self.outside, constant=self.constant, far=self.far)
 
     def _set_state(self, state):
         guard_check_idle(&self.guard, self)
@@ -267,6 +268,7 @@ cdef class UnequalCore(UnequalJudge):
                 and 0 <= state["n_looks"] <= MOST_LOOKS_PER_ARM * (self.n_arms + 1)
                 and 0 <= state["best"] < self.n_arms and 0 <= state["status"] <= SINGLE
                 and isinstance(state["outside"], bool) and isinstance(state["constant"], bool)
+                and isinstance(state.get("far", False), bool)
                 and all(self._may_be(i, n[i], s[i]) for i in range(self.n_arms))):
             raise DamagedError("the saved race is damaged: its counts cannot be right")
         active = [bool(n[i, 2]) for i in range(self.n_arms)]
@@ -286,6 +288,7 @@ cdef class UnequalCore(UnequalJudge):
         self.status = state["status"]
         self.outside = state["outside"]
         self.constant = state["constant"]
+        self.far = state.get("far", False)          # an earlier version did not know
         self.stale = True
 
     cdef bint _may_be(self, Py_ssize_t i, const int64_t[::1] n, const double[::1] s):

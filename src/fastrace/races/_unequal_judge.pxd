@@ -13,7 +13,7 @@ cdef enum:
 
 cdef struct population_t:   # ordered by size: a million of them stand side by side
     keyed_order_t order     # of its rows; `order.n` is how many it has
-    running_t seen
+    running_t seen          # of a scanned arm, `m2` is only a bound
     moments4_t shape        # of the same rewards, for their skewness; only where tails are guarded
     int64_t pulls
     double known            # what is added to the sum: offset, and the source's known part
@@ -38,6 +38,7 @@ cdef class UnequalJudge:
     cdef readonly bint outside          # whether a reward lay outside the support
     cdef bint strict                    # refuse such rewards
     cdef readonly bint constant         # whether a comparison had to wait for rewards that differ
+    cdef readonly bint far              # whether sums were compared that rounding hides from each other
     cdef population_t *arm
     cdef int64_t first_look
     cdef double temperature, log_inv_delta
@@ -71,6 +72,7 @@ cdef class UnequalJudge:
     cdef double _reach_of_tail(self, Py_ssize_t i, double side) noexcept nogil
     cdef bint _hides_tail(self, Py_ssize_t i, double side, double gap) noexcept nogil
     cdef bint _out_of_reach(self, Py_ssize_t i, Py_ssize_t leader, double lowest) noexcept nogil
+    cdef bint _lost(self, const population_t *arm, const population_t *other) noexcept nogil
     cdef int _look(self) except -1 nogil
     cdef double _reach(self, const population_t *arm) noexcept nogil
     cdef double _gain(self, const population_t *arm) noexcept nogil

@@ -1,7 +1,7 @@
 """Who is still in a race of sums over populations of different sizes: half-widths, looks, and what is read next."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.math cimport INFINITY, NAN, isnan, sqrt
+from libc.math cimport INFINITY, NAN, fabs, isnan, sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from numpy.random cimport bitgen_t
@@ -27,6 +27,8 @@ cnp.import_array()
 N_LOOKS = 6     # tenths of the rows beyond the first look: 0, 1, 2, 4, 8, 10
 
 cdef int[6] TENTHS = [0, 1, 2, 4, 8, 10]
+cdef double ROUNDING = 2.0**-50     # of a sum, relative to it: some units in the last place
+cdef double ONE_ROW = 1e-3          # in standard deviations: a difference by less cannot be meant
 
 
 cdef class UnequalJudge:
@@ -287,6 +289,14 @@ cdef class UnequalJudge:
         return (leader < 0 or highest < self._lowest(&self.arm[leader])
                 or not self._hides_tail(leader, -1.0, self.arm[leader].sum - highest))
 
+    cdef bint _lost(self, const population_t *arm, const population_t *other) noexcept nogil:
+        """Whether rounding of two sums hides their difference, and would hide that of some rows of either."""
+        cdef double rounding = ROUNDING * max(fabs(arm.sum), fabs(other.sum)), std
+        if not fabs(arm.sum - other.sum) < rounding < INFINITY:
+            return False
+        std = sqrt(max(running_variance(&arm.seen, 0.0), running_variance(&other.seen, 0.0))) / self.temperature
+        return 0.0 < ONE_ROW * std < rounding
+
     cdef int _look(self) except -1 nogil:
         """Take a look: Chen & Ghahramani (2016), Alg. 1, with the test of eq. 26 on the scale of sums."""
         cdef Py_ssize_t i, leader, left = 0
@@ -326,6 +336,7 @@ cdef class UnequalJudge:
             left += 1
             if i == leader or leader < 0:
                 continue
+            self.far = self.far or self._lost(arm, &self.arm[leader])
             beaten = False
             if arm.level > 0 or arm.order.n == 0:
                 width = width_of_two(self.bound, of_leader, self._reach_of_tail(i, 1.0))

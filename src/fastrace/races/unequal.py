@@ -259,6 +259,12 @@ class UnequalRace:
         told = []
         if self._race.outside:
             told.append("a reward lay outside support: the promise does not hold")
+        if self._race.far:
+            told.append(
+                "sums are so far from 0 that they lose the digits that tell arms apart: totals, intervals and the "
+                "answer may be wrong, of an exact race too; take off what all sums share, from offset or from the "
+                "rewards of arms of one size"
+            )
         if self._race.constant:
             told.append(
                 "all rewards read of an arm were equal at a look: the normal rule cannot tell how far the rest may lie"
