@@ -465,11 +465,12 @@ def _of_whole_columns(common: list[Any], grouped: list[Any], frame: Any, env: An
 
 def _differ(made: Callable[[Any], Any], whole: NDArray[Any], frame: Any, rows: NDArray[np.intp]) -> bool:
     """Whether a row alone has other values than among all; where it has none, those rows together."""
+    scale = float(np.abs(whole).max(initial=0.0)) if whole.dtype.kind == "f" else 0.0
+
     def differs(own: NDArray[np.intp]) -> bool:
         found, wanted = np.asarray(made(frame.iloc[own])), whole[own]
         if wanted.dtype.kind != "f":
             return not np.array_equal(found.reshape(wanted.shape), wanted)
-        scale = float(np.abs(whole).max(initial=0.0))
         return not np.allclose(np.asarray(found, np.float64).reshape(wanted.shape), wanted, 0.0, _ROUNDING * scale)
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
