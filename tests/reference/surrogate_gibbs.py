@@ -1,8 +1,11 @@
-"""Sweeps of a mixture of logistic regressions over groups, one number at a time, from the definition of the kernel.
+"""Sweeps of a mixture of regressions over groups, one number at a time, from the definition of the kernel.
 
 Labels come from weight_k exp(Q_g(theta_k)), parameters from prior(theta) exp(sum of Q_g(theta)). A change is accepted
 with probability min(1, exp(change of the sum of R_g)), by Poisson minibatches or by all rows. A share of the changes is
 plain: labels from these shares to a power, parameters by a random walk, accepted with what that makes of the ratio.
+
+Rows are of logistic regressions, or of Gaussian or Student-t ones whose scale is learned: the last parameter of a class
+is then its logarithm. Labels of groups of few rows come from weight_k exp(L_g(theta_k)).
 """
 
 import math
@@ -28,23 +31,27 @@ class Group:
         metric = self.H + np.diag(np.minimum(precision, 0.05 * np.diag(self.H)))
         self.root = np.linalg.cholesky(metric).T
         self.weights = THIRD * np.linalg.norm(X @ np.linalg.inv(self.root), axis=1) ** 3
+        self.gradient, self.radius = self.slope @ X, math.inf
         self.keep, self.other = alias_table(self.weights)
 
     def expansion(self, theta):
         step = theta - self.hat
-        return self.value.sum() + self.slope @ self.X @ step - 0.5 * step @ self.H @ step
+        return self.value.sum() + self.gradient @ step - 0.5 * step @ self.H @ step
+
+    def terms(self, theta, rows=slice(None)):
+        return log_terms("logistic", self.X[rows], self.y[rows], theta)
 
     def residuals(self, theta, rows=slice(None)):
         a = self.X[rows] @ theta - self.eta[rows]
-        terms = log_terms("logistic", self.X[rows], self.y[rows], theta)
-        return terms - self.value[rows] - a * (self.slope[rows] + 0.5 * self.curvature[rows] * a)
+        return self.terms(theta, rows) - self.value[rows] - a * (self.slope[rows] + 0.5 * self.curvature[rows] * a)
 
     def log_ratio(self, now, new, stream, most):
         """What the rows say of a change that the expansion does not, by a Poisson minibatch or by all of them."""
         n, out = len(self.y), 0.0
-        size = size_of_move(self.root @ (now - self.hat), self.root @ (new - self.hat))
+        near = [self.root @ (theta - self.hat) for theta in (now, new)]
+        size = size_of_move(*near) if max(map(np.linalg.norm, near)) <= self.radius else math.inf
         if not self.weights.sum() * size < most * n:
-            return (self.residuals(new) - self.residuals(now)).sum(), n
+            return (self.terms(new) - self.terms(now)).sum() - self.expansion(new) + self.expansion(now), n
         rows = []
         for _ in range(stream.poisson(self.weights.sum() * size)):
             i = stream.below(n)
@@ -58,16 +65,84 @@ class Group:
         return out, len(rows)
 
 
-def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentration, prior, sd_scale=None):
+class ScaledGroup(Group):
+    """The same of Student-t rows, or Gaussian ones without `df`, in coefficients and the logarithm t of the scale.
+
+    `metric`, `weights` and `radius` are the lengths in which, and how far, the weights bound third derivatives.
+    """
+
+    def __init__(self, X, y, hat, metric, weights, radius, df=None):
+        self.X, self.y, self.hat, self.df, self.radius = X, y, hat, df, radius
+        self.eta, self.value = X @ hat[:-1], self.terms(hat)
+        u = (y - self.eta) * math.exp(-hat[-1])             # f = -t - g(u): derivatives by u, then by eta and t
+        if df is None:
+            first, second = u, np.ones(len(u))
+        else:
+            first = (df + 1.0) * u / (df + u**2)
+            second = (df + 1.0) * (df - u**2) / (df + u**2) ** 2
+        by_eta = math.exp(-hat[-1])
+        self.slope = np.stack([first * by_eta, first * u - 1.0])
+        self.curvature = -np.stack([second * by_eta**2, (second * u + first) * by_eta, (second * u + first) * u])
+        self.gradient = np.append(self.slope[0] @ X, self.slope[1].sum())
+        self.H = np.zeros((len(hat), len(hat)))
+        self.H[:-1, :-1] = X.T @ (-self.curvature[0][:, None] * X)
+        self.H[-1, :-1] = self.H[:-1, -1] = -self.curvature[1] @ X
+        self.H[-1, -1] = -self.curvature[2].sum()
+        if radius == 0.0:                                   # no bounds; what is curved upwards is taken off
+            scale = np.sqrt(np.abs(np.diag(self.H)))
+            values, vectors = np.linalg.eigh(self.H / np.outer(scale, scale))
+            self.H = (vectors * np.maximum(values, 0.0)) @ vectors.T * np.outer(scale, scale)
+        self.root, self.weights = np.linalg.cholesky(metric).T, weights if radius else np.full(len(y), np.inf)
+        if radius:
+            self.keep, self.other = alias_table(self.weights)
+
+    def terms(self, theta, rows=slice(None)):
+        family = "gaussian" if self.df is None else "student-t"
+        return log_terms(family, self.X[rows], self.y[rows], theta[:-1], math.exp(theta[-1]), self.df or 4.0)
+
+    def residuals(self, theta, rows=slice(None)):
+        a, t = self.X[rows] @ theta[:-1] - self.eta[rows], theta[-1] - self.hat[-1]
+        slope, bend = self.slope[:, rows], self.curvature[:, rows]
+        expansion = slope[0] * a + slope[1] * t + 0.5 * (bend[0] * a * a + 2.0 * bend[1] * a * t + bend[2] * t * t)
+        return self.terms(theta, rows) - self.value[rows] - expansion
+
+
+class HalfStudentScale:
+    """Prior of the logarithm t of a scale that is half-Student, and the normal density at its mode."""
+
+    def __init__(self, df, scale):
+        self.df, self.scale = df, scale
+        self.mean, self.precision = math.log(scale), 2.0 * df / (df + 1.0)
+
+    def log_density(self, t):
+        return t - 0.5 * (self.df + 1.0) * math.log1p((math.exp(t) / self.scale) ** 2 / self.df)
+
+    def beside(self, t):
+        return self.log_density(t) + 0.5 * self.precision * (t - self.mean) ** 2
+
+    def draw(self, rng):
+        z = abs(rng.standard_normal())
+        return math.log(self.scale * z / math.sqrt(2.0 * rng.standard_gamma(0.5 * self.df) / self.df))
+
+
+def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentration, prior, sd_scale=None, scale=None,
+           label_rows=0):
     """States after each of n sweeps, and the rows read; hierarchical where `sd_scale` is given.
 
-    `prior` is mean and precision: of the parameters of the classes, or of `mean`.
+    `prior` is mean and precision: of the parameters of the classes, or of `mean`. With `scale`, a prior such as
+    `HalfStudentScale`, the last parameter of a class is the logarithm of its scale, and is recorded as the scale.
     """
     labels, theta, weights, (n_classes, d) = list(labels), theta.copy(), weights.copy(), theta.shape
-    mean, sd, out, read = mean.copy(), sd.copy(), [], []
+    mean, sd, out, read, p = mean.copy(), sd.copy(), [], [], d if scale is None else d - 1
     for _ in range(n):
         stream, rows = RowStream(int(rng.bit_generator.random_raw())), 0
         for g, group in enumerate(groups):
+            if len(group.y) <= label_rows:
+                score = np.log(weights) + [group.terms(t).sum() for t in theta]
+                share = np.exp(score - score.max())
+                labels[g] = int(np.searchsorted(np.cumsum(share), rng.random() * share.sum(), side="right"))
+                rows += len(group.y)
+                continue
             power = WIDE if rng.random() < PLAIN else 1.0
             score = np.log(weights) + [group.expansion(t) for t in theta]
             share = np.exp(power * (score - score.max()))
@@ -79,10 +154,12 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
                     labels[g] = new
         for k in range(n_classes):
             own = [group for group, label in zip(groups, labels, strict=True) if label == k]
-            at, precision = (mean, 1.0 / sd**2) if sd_scale is not None else prior
+            at, precision = (mean, 1.0 / sd**2) if sd_scale is not None else (prior[0][:p], prior[1][:p])
+            if scale is not None:
+                at, precision = np.append(at, scale.mean), np.append(precision, scale.precision)
             A, b = np.diag(precision), precision * at
             for group in own:
-                A, b = A + group.H, b + group.H @ group.hat + group.slope @ group.X
+                A, b = A + group.H, b + group.H @ group.hat + group.gradient
             plain = own and rng.random() < PLAIN
             size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else 1.0
             noise = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
@@ -90,6 +167,10 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             if plain:
                 ratio = 0.5 * precision @ ((theta[k] - at) ** 2 - (new - at) ** 2)
                 ratio += sum(group.expansion(new) - group.expansion(theta[k]) for group in own)
+            if scale is not None and own:
+                ratio += scale.beside(new[-1]) - scale.beside(theta[k][-1])
+            elif scale is not None:
+                new[-1] = scale.draw(rng)
             for group in own:
                 change, some = group.log_ratio(theta[k], new, stream, most)
                 ratio, rows = ratio + change, rows + some
@@ -97,7 +178,7 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
                 theta[k] = new
         weights = np.array([rng.standard_gamma(concentration + labels.count(k)) for k in range(n_classes)])
         weights /= weights.sum()
-        for j in range(d if sd_scale is not None else 0):
+        for j in range(p if sd_scale is not None else 0):
             own = 1.0 / sd[j] ** 2
             precision = prior[1][j] + n_classes * own
             mean[j] = ((prior[1][j] * prior[0][j] + own * theta[:, j].sum()) / precision
@@ -105,6 +186,7 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             inverse = rng.standard_exponential() / (own + 1.0 / sd_scale**2)
             rate = inverse + 0.5 * ((theta[:, j] - mean[j]) ** 2).sum()
             sd[j] = math.sqrt(rate / rng.standard_gamma(0.5 * (1.0 + n_classes)))
-        out.append([*labels, *theta.ravel(), *weights, *([] if sd_scale is None else [*mean, *sd])])
+        out.append([*labels, *theta[:, :p].ravel(), *np.exp(theta[:, p:]).ravel(), *weights,
+                    *([] if sd_scale is None else [*mean, *sd])])
         read.append(rows)
     return np.array(out), np.array(read)

@@ -88,6 +88,7 @@ cdef class JointPrior:
     cdef double slope_of(self, const factor_t *f, Py_ssize_t i, Py_ssize_t k, double z) noexcept nogil
     cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil
     cdef double log_aux(self, double x) noexcept nogil          # of the log of the auxiliary parameter
+    cdef double draw_aux(self, bitgen_t *bits) noexcept nogil   # from that density; infinite where numbers overflow
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil
     cdef void pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil
     cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature)

@@ -25,6 +25,7 @@ cnp.import_array()
 
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
+    double random_standard_gamma(bitgen_t *bits, double shape)
 
 LOCATIONS = {"flat": d.FLAT, "normal": d.NORMAL, "student": d.STUDENT, "laplace": d.LAPLACE}
 SCALES = {"half-normal": d.HALF_NORMAL, "half-student": d.HALF_STUDENT, "gamma": d.GAMMA, "log-normal": d.LOG_NORMAL,
@@ -477,6 +478,21 @@ cdef class JointPrior:
     cdef double log_aux(self, double x) noexcept nogil:
         cdef double slope
         return d.scale_density(&self.of_aux, x, &slope)
+
+    cdef double draw_aux(self, bitgen_t *bits) noexcept nogil:
+        cdef const d.density_t *p = &self.of_aux
+        cdef double t
+        if p.kind == d.LOG_NORMAL:
+            t = p.a + p.b * random_standard_normal(bits)
+        elif p.kind == d.GAMMA:
+            t = log(random_standard_gamma(bits, p.a)) - log(p.b)
+        elif p.kind == d.INVERSE_GAMMA_OF_SQUARE:
+            t = 0.5 * (log(p.b) - log(random_standard_gamma(bits, p.a)))
+        else:
+            t = log(p.a) + log(fabs(random_standard_normal(bits)))
+            if p.kind == d.HALF_STUDENT:
+                t -= 0.5 * log(2.0 * random_standard_gamma(bits, 0.5 * p.b) / p.b)
+        return t / p.power
 
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil:
         cdef double step = x - self.near_mean[j]

@@ -9,6 +9,12 @@ With Q_g the expansion of group g and R_g = L_g - Q_g what it leaves of the log-
 and accepts each change with probability min(1, exp(change of the sum of R_g over the groups that it touches)): of one
 group for a label, of all groups of the class for parameters. Weights and hyperparameters have closed forms.
 
+A scale that is learned is the last parameter of each class, as its logarithm t. Its prior p(t) need not be normal: the
+proposal has a normal density N(t) in its place, and the ratio of p / N at both points is part of the decision. In t an
+expansion follows the likelihood of a few rows badly, so that the labels of small groups are drawn from all their rows:
+
+    from weight_k exp(L_g(theta_k)), and no decision is left.
+
 Where expansions are poor, such proposals may hold a chain in a place that they hardly ever propose. So a share of all
 changes is proposed otherwise: labels from wider shares, weight_k exp(Q_g(theta_k)) to the power WIDE, and parameters by
 a random walk of random length. Their acceptance ratio has the expansions in it.
@@ -17,7 +23,7 @@ a random walk of random length. Their acceptance ratio has the expansions in it.
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.math cimport INFINITY, exp, log, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
@@ -33,6 +39,7 @@ from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_s
 from fastrace._math._poisson cimport poisson_factor
 from fastrace._models._expanded cimport TermSource
 from fastrace._models._group_expansions cimport GroupExpansions
+from fastrace._models._priors cimport JointPrior
 from fastrace.races._weighted cimport slack_of
 
 import numpy as np
@@ -53,6 +60,7 @@ cdef enum:
 cdef double AIM = 0.65          # acceptance of a class's proposals that tuning shortens them for
 cdef double PLAIN = 0.1         # share of labels proposed from wider shares, and of parameters proposed by a walk
 cdef double WIDE = 0.25         # power of these shares
+cdef double FAR = 700.0         # of the logarithm of a scale: further from 0 its prior has no mass, nor doubles scales
 
 
 cdef class SurrogateGibbsCore:
@@ -61,13 +69,14 @@ cdef class SurrogateGibbsCore:
     Parameters
     ----------
     source : TermSource
-        Two arms; the rows of each group follow each other, as in `groups`.
-    theta : ndarray of float64, shape (2, dim)
+        Two arms, or one for each class if these are more and `label_rows` is given; the rows of each group follow each
+        other, as in `groups`.
+    theta : ndarray of float64, shape (n_arms, dim)
         Where the source reads its parameters.
     groups : GroupExpansions
     n_classes : int
     prior_mean, prior_precision : array_like of shape (dim,)
-        Of the parameters of each class, or, if hierarchical, of their common mean.
+        Of the parameters of each class, or, if hierarchical, of their common mean; of a scale always of each class.
     moves : tuple of bool
         Whether parameters, weights, and the mean and spread of the classes are drawn.
     concentration : float
@@ -78,6 +87,12 @@ cdef class SurrogateGibbsCore:
         Expected share of the rows of a group that are read from which on all of them are.
     order_by : int
         Coefficient by which recorded classes ascend, or -1.
+    learns_scale : bool, default False
+        Whether the last parameter is the logarithm of a scale.
+    scale_prior : JointPrior, optional
+        Prior of that logarithm, an auxiliary parameter alone, if it is not the normal one above.
+    label_rows : int, default 0
+        Groups of up to so many rows have their labels drawn from all their rows.
     """
 
     cdef guard_t guard
@@ -85,7 +100,10 @@ cdef class SurrogateGibbsCore:
     cdef TermSource source
     cdef GroupExpansions groups
     cdef Py_ssize_t n_groups, n_classes, dim, order_by, size
-    cdef bint moves_parameters, moves_weights, hierarchical
+    cdef Py_ssize_t n_coefficients      # parameters of a class but for the logarithm of its scale
+    cdef bint moves_parameters, moves_weights, hierarchical, learns_scale
+    cdef JointPrior scale_prior         # None where it is normal
+    cdef int64_t label_rows
     cdef double concentration, sd_scale, most
     cdef object _kept                   # arrays behind the pointers
     # what the source reads
@@ -93,9 +111,11 @@ cdef class SurrogateGibbsCore:
     cdef double *new
     cdef const double *about            # (n_groups, n_about): points of expansion as the source wants them
     cdef Py_ssize_t n_about
-    # the state: labels, parameters of classes, weights and their logs, mean and spread of the classes, size of moves
+    # the state: labels, parameters of classes, their scales, as theta has the logs, weights and their logs, mean and
+    # spread of the classes, size of moves
     cdef Py_ssize_t *label
     cdef double *theta
+    cdef double *scale
     cdef double *weight
     cdef double *log_weight
     cdef double *mean
@@ -106,6 +126,7 @@ cdef class SurrogateGibbsCore:
     cdef const double *prior_mean
     cdef const double *prior_precision
     # room
+    cdef double new_scale               # of `new`, which holds its logarithm
     cdef double *powers                 # (n_classes + 1, n_terms): features of the classes, and of a proposal
     cdef double *values                 # (n_groups, n_classes)
     cdef double *sums                   # (n_classes, n_terms)
@@ -116,6 +137,7 @@ cdef class SurrogateGibbsCore:
     cdef double *room                   # (2 dim,)
     cdef Py_ssize_t *member             # groups, class after class, and where each class begins
     cdef Py_ssize_t *begin
+    cdef Py_ssize_t *arms               # 0, 1 and so on, one for each class
     cdef Py_ssize_t *order              # classes as they are recorded, and the place of each
     cdef Py_ssize_t *rank
     cdef int64_t rows[ROWS_AT_ONCE]
@@ -132,14 +154,16 @@ cdef class SurrogateGibbsCore:
         row_stream_init(&self.stream)
 
     def __init__(self, TermSource source not None, theta, GroupExpansions groups not None, n_classes, prior_mean,
-                 prior_precision, *, moves, concentration, sd_scale, most, order_by):
+                 prior_precision, *, moves, concentration, sd_scale, most, order_by, learns_scale=False,
+                 JointPrior scale_prior=None, label_rows=0):
         guard_check_built(&source.guard, source)
         guard_check_built(&groups.guard, groups)
         cdef Py_ssize_t d = groups.dim, k = n_classes, g = groups.n_groups
-        if source.n_arms != 2 or source.n_rows != groups.n_rows or theta.shape != (2, d) \
+        arms = max(2, k) if label_rows else 2
+        if source.n_arms != arms or source.n_rows != groups.n_rows or theta.shape != (arms, d) \
                 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms of {source.n_rows} rows and theta shape "
-                             f"{theta.shape}; two arms of {groups.n_rows} rows and (2, {d}) are needed")
+                             f"{theta.shape}; {arms} arms of {groups.n_rows} rows and ({arms}, {d}) are needed")
         mean = np.array(np.broadcast_to(prior_mean, (d,)), dtype=np.float64)
         precision = np.array(np.broadcast_to(prior_precision, (d,)), dtype=np.float64)
         guard_build(&self.guard, 0, self)
@@ -147,8 +171,10 @@ cdef class SurrogateGibbsCore:
         self.n_groups, self.n_classes, self.dim = g, k, d
         self.moves_parameters, self.moves_weights, self.hierarchical = moves
         self.concentration, self.sd_scale, self.most, self.order_by = concentration, sd_scale, most, order_by
+        self.learns_scale, self.scale_prior, self.label_rows = learns_scale, scale_prior, label_rows
+        self.n_coefficients = d - self.learns_scale
         self.size = g + (k * d if self.moves_parameters else 0) + (k if self.moves_weights else 0) \
-            + (2 * d if self.hierarchical else 0)
+            + (2 * self.n_coefficients if self.hierarchical else 0)
         about = np.stack([source.expanded_at(hat) for hat in np.asarray(groups.hats)])
         self._kept = (theta, mean, precision, about)
         self.now = <double *>cnp.PyArray_DATA(theta)
@@ -158,8 +184,11 @@ cdef class SurrogateGibbsCore:
         self.prior_mean = <const double *>cnp.PyArray_DATA(mean)
         self.prior_precision = <const double *>cnp.PyArray_DATA(precision)
         self.label, self.member, self.begin = self._places(g), self._places(g), self._places(k + 1)
-        self.order, self.rank = self._places(k), self._places(k)
+        self.order, self.rank, self.arms = self._places(k), self._places(k), self._places(k)
+        for i in range(k):
+            self.arms[i] = i
         self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
+        self.scale = self._numbers(k)
         self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k)
         self.precision = self._numbers(d)
         self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
@@ -177,28 +206,32 @@ cdef class SurrogateGibbsCore:
         self._kept += (array,)
         return <Py_ssize_t *>cnp.PyArray_DATA(array)
 
-    def load(self, labels, theta, weights, mean, spread, noise):
-        """Take up a state; arrays of the shapes of the model's parts, checked by the caller."""
+    def load(self, labels, theta, scales, weights, mean, spread, noise):
+        """Take up a state; arrays of the shapes of the model's parts, checked by the caller. Scales may be None."""
         cdef const cnp.npy_intp[::1] label = np.ascontiguousarray(labels, dtype=np.intp)
         cdef const double[:, ::1] point = np.ascontiguousarray(theta, dtype=np.float64)
         cdef const double[::1] share = np.ascontiguousarray(weights, dtype=np.float64)
         cdef const double[::1] middle = np.ascontiguousarray(mean, dtype=np.float64)
         cdef const double[::1] wide = np.ascontiguousarray(spread, dtype=np.float64)
         cdef const double[::1] size = np.ascontiguousarray(noise, dtype=np.float64)
-        cdef Py_ssize_t d = self.dim, k = self.n_classes, i
-        if label.shape[0] != self.n_groups or (point.shape[0], point.shape[1]) != (k, d) or share.shape[0] != k \
-                or middle.shape[0] != d or wide.shape[0] != d or size.shape[0] != k:
+        cdef Py_ssize_t d = self.dim, p = self.n_coefficients, k = self.n_classes, i
+        cdef const double[::1] scale = np.ascontiguousarray(np.ones(k) if scales is None else scales, dtype=np.float64)
+        if label.shape[0] != self.n_groups or (point.shape[0], point.shape[1]) != (k, p) or share.shape[0] != k \
+                or middle.shape[0] != p or wide.shape[0] != p or size.shape[0] != k or scale.shape[0] != k:
             raise ValueError("a state is of one kernel alone")
         if min(labels) < 0 or max(labels) >= k:
             raise ValueError(f"labels go from {min(labels)} to {max(labels)}; 0 to {k - 1} are needed")
         guard_enter(&self.guard, self)
         for i in range(self.n_groups):
             self.label[i] = label[i]
-        memcpy(self.theta, &point[0, 0], k * d * sizeof(double))
         for i in range(k):
+            memcpy(self.theta + i * d, &point[i, 0], p * sizeof(double))
             self.weight[i], self.noise[i] = share[i], size[i]
             self.log_weight[i] = log(share[i])
-        for i in range(d):
+            if self.learns_scale:
+                self.scale[i] = scale[i]
+                self.theta[i * d + p] = log(scale[i])
+        for i in range(p):
             self.mean[i], self.spread[i] = middle[i], wide[i]
         guard_leave(&self.guard)
 
@@ -256,8 +289,8 @@ cdef class SurrogateGibbsCore:
             guard_leave(&self.guard)
 
     cdef void write(self, double *to) noexcept nogil:
-        """Labels, then what moves of parameters, weights, mean and spread; classes in the order asked for."""
-        cdef Py_ssize_t d = self.dim, i, j, k
+        """Labels, then what moves: coefficients, scales, weights, mean and spread; classes in the order asked for."""
+        cdef Py_ssize_t d = self.dim, p = self.n_coefficients, i, j, k
         for k in range(self.n_classes):         # insertion sort
             i = k
             while self.order_by >= 0 and i > 0 and (self.theta[self.order[i - 1] * d + self.order_by]
@@ -272,22 +305,25 @@ cdef class SurrogateGibbsCore:
         to += self.n_groups
         if self.moves_parameters:
             for k in range(self.n_classes):
-                memcpy(to + self.rank[k] * d, self.theta + k * d, d * sizeof(double))
-            to += self.n_classes * d
+                memcpy(to + self.rank[k] * p, self.theta + k * d, p * sizeof(double))
+            to += self.n_classes * p
+            for k in range(self.n_classes if self.learns_scale else 0):
+                to[self.rank[k]] = self.scale[k]
+            to += self.n_classes * (d - p)
         if self.moves_weights:
             for k in range(self.n_classes):
                 to[self.rank[k]] = self.weight[k]
             to += self.n_classes
         if self.hierarchical:
-            for j in range(d):
+            for j in range(p):
                 to[j] = self.mean[j]
-                to[d + j] = self.spread[j]
+                to[p + j] = self.spread[j]
 
     cdef void take_prior(self) noexcept nogil:
         """The normal prior of the classes as it stands."""
         cdef Py_ssize_t j
         for j in range(self.dim):
-            if self.hierarchical:
+            if self.hierarchical and j < self.n_coefficients:
                 self.precision[j] = 1.0 / (self.spread[j] * self.spread[j])
             else:
                 self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
@@ -316,7 +352,10 @@ cdef class SurrogateGibbsCore:
         cdef const double *value = self.values + g * self.n_classes
         cdef Py_ssize_t k, now = self.label[g], new
         cdef double largest = -INFINITY, total = 0.0, log_ratio = 0.0, power = 1.0
-        cdef bint plain = bits.next_double(bits.state) < PLAIN, full, accepted
+        cdef bint plain, full, accepted
+        if self.rows_of(g) <= self.label_rows:
+            return self.draw_label_from_rows(g, bits)
+        plain = bits.next_double(bits.state) < PLAIN
         for k in range(self.n_classes):
             self.score[k] = value[k] + self.log_weight[k]
             largest = max(largest, self.score[k])
@@ -340,6 +379,32 @@ cdef class SurrogateGibbsCore:
         if not plain:
             self.tally[0] += 1
             self.tally[1] += accepted
+        return 0
+
+    cdef int64_t rows_of(self, Py_ssize_t g) noexcept nogil:
+        cdef const int64_t *start = <const int64_t *>cnp.PyArray_DATA(self.groups.starts)
+        return start[g + 1] - start[g]
+
+    cdef int draw_label_from_rows(self, Py_ssize_t g, bitgen_t *bits) except -1 nogil:
+        """From the label's own distribution, given all else. A class at which the terms overflow has no share."""
+        cdef double largest = -INFINITY, total = 0.0
+        cdef Py_ssize_t k
+        memcpy(self.now, self.theta, self.n_classes * self.dim * sizeof(double))
+        memset(self.score, 0, self.n_classes * sizeof(double))
+        self.source.add_sums((<const int64_t *>cnp.PyArray_DATA(self.groups.starts))[g], self.rows_of(g), self.arms,
+                             self.n_classes, self.score)
+        self.n_read += self.rows_of(g)
+        for k in range(self.n_classes):
+            self.score[k] += self.log_weight[k]
+            if not self.score[k] < INFINITY:
+                self.score[k] = -INFINITY
+            largest = max(largest, self.score[k])
+        if largest == -INFINITY:
+            return 0
+        for k in range(self.n_classes):
+            self.share[k] = exp(self.score[k] - largest)
+            total += self.share[k]
+        self.label[g] = self.pick(bits.next_double(bits.state) * total, self.label[g])
         return 0
 
     cdef Py_ssize_t pick(self, double left, Py_ssize_t last) noexcept nogil:
@@ -435,7 +500,8 @@ cdef class SurrogateGibbsCore:
         """New parameters of a class, from the normal density that its groups' expansions and the prior make.
 
         theta' = center + sqrt(1 - s^2) (theta - center) + s noise is reversible with respect to it for any share s of
-        noise; at s = 1 it is an independent draw. A walk is theta + s noise.
+        noise; at s = 1 it is an independent draw. A walk is theta + s noise. A class without groups has its prior: its
+        scale is drawn from that itself.
         """
         cdef Py_ssize_t d = self.dim, j
         cdef double *theta = self.theta + k * d
@@ -453,19 +519,53 @@ cdef class SurrogateGibbsCore:
             else:
                 self.new[j] = self.center[j] + keep * (theta[j] - self.center[j]) + share * self.new[j]
         if empty:
-            memcpy(theta, self.new, d * sizeof(double))
+            if self.scale_prior is not None:
+                self.new[d - 1] = self.draw_scale(bits)
+            if not self.learns_scale or self.settle_scale():
+                self.take(k)
             return 0
         memcpy(self.now, theta, d * sizeof(double))
-        full = self.weigh_class(k, plain, &log_ratio)
+        if self.learns_scale and not self.settle_scale():
+            full, log_ratio = False, -INFINITY
+        else:
+            full = self.weigh_class(k, plain, &log_ratio)
         accepted = self.decide(log_ratio, full, bits)
         if accepted:
-            memcpy(theta, self.new, d * sizeof(double))
+            self.take(k)
         if not plain:
             self.tally[2] += 1
             self.tally[3] += accepted
             if tuned >= 0:
                 self.noise[k] = min(1.0, max(0.01, share * exp((accepted - AIM) / sqrt(1.0 + tuned))))
         return 0
+
+    cdef void take(self, Py_ssize_t k) noexcept nogil:
+        """Class k gets the parameters `new`."""
+        memcpy(self.theta + k * self.dim, self.new, self.dim * sizeof(double))
+        if self.learns_scale:
+            self.scale[k] = self.new_scale
+
+    cdef bint settle_scale(self) noexcept nogil:
+        """Round the logarithm in `new` to that of a double, which is recorded and all a chain goes on from; False if
+        none is near."""
+        cdef double *t = self.new + self.dim - 1
+        if not -FAR <= t[0] <= FAR:
+            return False
+        self.new_scale = exp(t[0])
+        t[0] = log(self.new_scale)
+        return True
+
+    cdef double draw_scale(self, bitgen_t *bits) noexcept nogil:
+        """Logarithm of a scale from its prior, which has mass between -FAR and FAR."""
+        cdef double t = INFINITY
+        while not -FAR <= t <= FAR:
+            t = self.scale_prior.draw_aux(bits)
+        return t
+
+    cdef double of_prior(self, double t) noexcept nogil:
+        """Log of the prior of a scale's logarithm over the normal density in its place, up to a constant."""
+        cdef Py_ssize_t last = self.dim - 1
+        return self.scale_prior.log_aux(t) + 0.5 * self.precision[last] * (t - self.mean[last]) * (t - self.mean[last])
 
     cdef int factor_class(self, Py_ssize_t k) except -1 nogil:
         """Mean of the normal density of a class into `center`, Cholesky factor of its precision into `curvature`."""
@@ -499,7 +599,7 @@ cdef class SurrogateGibbsCore:
     cdef int weigh_class(self, Py_ssize_t k, bint plain, double *log_ratio) except -1 nogil:
         """Log of the acceptance ratio of a class's move from arm 0 to arm 1: whether a group's rows were all read.
 
-        For a walk the expansions and the prior are in it.
+        For a walk the expansions and the prior are in it; what a scale's prior is besides normal is in it always.
         """
         cdef Py_ssize_t m = self.groups.n_terms, d = self.dim, j
         cdef double *now = self.powers + k * m
@@ -514,6 +614,8 @@ cdef class SurrogateGibbsCore:
             for j in range(d):
                 a, b = self.now[j] - self.mean[j], self.new[j] - self.mean[j]
                 log_ratio[0] += 0.5 * self.precision[j] * (a * a - b * b)
+        if self.scale_prior is not None:
+            log_ratio[0] += self.of_prior(self.new[d - 1]) - self.of_prior(self.now[d - 1])
         for j in range(self.begin[k], self.begin[k + 1]):
             full |= self.weigh(self.member[j], self.groups.value(self.member[j], new)
                                - self.groups.value(self.member[j], now), log_ratio)
@@ -539,7 +641,7 @@ cdef class SurrogateGibbsCore:
         """
         cdef Py_ssize_t d = self.dim, k, j
         cdef double sum, squares, precision, own, rate
-        for j in range(d):
+        for j in range(self.n_coefficients):
             sum = squares = 0.0
             for k in range(self.n_classes):
                 sum += self.theta[k * d + j]

@@ -12,7 +12,7 @@ from fastrace._base import _checks
 from fastrace.mcmc.kernels._rows import SPREAD
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
 from fastrace.mcmc.models.glm import GLM
-from fastrace.mcmc.models.mixture import MixtureOf, apart, normals_of_classes
+from fastrace.mcmc.models.mixture import LABEL_ROWS, MixtureOf, apart, normals_of_classes
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, keep_partial
 from fastrace.mcmc.trace import Part
 
@@ -65,15 +65,16 @@ class SurrogateGibbs:
         "poisson" reads a Poisson number of rows of a group, drawn in proportion to how far they can change, which keeps
         the chain exact; groups with few rows, or without bounds, are read whole. "exact" reads whole groups always.
     order_by : int or str, optional
-        Record classes in ascending order of this coefficient, by number or name. The chain is the same; only the names
-        of the classes in the trace change.
+        Record classes in ascending order of this coefficient, by number or name, or of "scale" or "dispersion" where it
+        is learned. The chain is the same; only the names of the classes in the trace change.
     keep_labels : bool, default True
         Keep the labels of all groups in the trace. Without them a draw takes ``n_classes * p`` numbers and a few more.
 
     Attributes
     ----------
     parts : tuple of Part
-        The variables of the trace: "label", "theta", "weight", "mean" and "sd", as far as they are drawn.
+        The variables of the trace: "label", "theta", "scale" or "dispersion", "weight", "mean" and "sd", as far as they
+        are drawn.
     names : tuple of str
 
     Raises
@@ -99,7 +100,15 @@ class SurrogateGibbs:
     With terms whose third derivative is bounded by :math:`w_i` along directions of length 1 in the group's metric, a
     change moves the residual of a row by at most :math:`w_i M`; a Poisson number of rows with mean :math:`M \sum w_i`
     is then read [2]_. The Poisson family has such bounds within :math:`\sqrt{d} + 5` standard deviations of a group's
-    point of expansion; beyond it the group is read whole. The Gaussian family leaves nothing and reads no row.
+    point of expansion; beyond it the group is read whole. The Gaussian family of a given scale leaves nothing and reads
+    no row.
+
+    A scale that is learned is proposed with the coefficients, as its logarithm. A proposal has a normal density in the
+    place of the scale's prior, and the decision has what the prior is besides. Bounds are then ones on third
+    derivatives in predictor and logarithm, and hold within :math:`\sqrt{d} + 5` standard deviations; beyond, groups are
+    read whole.
+    Labels of groups of up to ``25 d`` rows are drawn from sums over all their rows, which leaves no decision: few rows
+    are expanded too badly in the logarithm. Scales lie between exp(-700) and exp(700).
 
     The trace counts rows; ``looks`` are the decisions of a sweep, and a sweep counts as ``accepted`` if at least half
     of them were. `acceptance` gives the shares. Chains begin at labels that no row is read for: points of expansion
@@ -162,29 +171,31 @@ class SurrogateGibbs:
         return {**{k: v for k, v in self.__dict__.items() if k != "_rows"}, "_cores": []}
 
     def _column(self, order_by: int | str) -> int:
-        names = self.model.model.names
+        m = self.model
         if isinstance(order_by, str):
-            if names is None or order_by not in names:
-                raise ValueError(f"order_by is {order_by!r}; a number, or a name out of "
-                                 f"{[] if names is None else list(names)}, is needed")
+            names = [*m.model.column_names, *([m.model.scale_name] if m.model.learns_scale else [])]
+            if order_by not in names:
+                raise ValueError(f"order_by is {order_by!r}; a number, or a name out of {names}, is needed")
             return names.index(order_by)
         column = _checks.integer(order_by, "order_by", 0, "a coefficient has a number")
-        if column >= self.model.dim:
-            raise ValueError(f"order_by is {column}; classes have coefficients 0 to {self.model.dim - 1}")
+        if column >= m.n_coefficients:
+            raise ValueError(f"order_by is {column}; classes have coefficients 0 to {m.n_coefficients - 1}")
         return column
 
     @property
     def _all_parts(self) -> tuple[Part, ...]:
         m = self.model
         classes = tuple(range(m.n_classes))
-        columns: tuple[Any, ...] = m.model.names or tuple(range(m.dim))
+        columns, p = m.column_names, m.n_coefficients
         parts = [Part("label", (m.n_groups,), ("group",), (m.levels,), whole=True)]
         if m.parameters is None:
-            parts.append(Part("theta", (m.n_classes, m.dim), ("class", "coefficient"), (classes, columns)))
+            parts.append(Part("theta", (m.n_classes, p), ("class", "coefficient"), (classes, columns)))
+            if m.model.learns_scale:
+                parts.append(Part(m.model.scale_name, (m.n_classes,), ("class",), (classes,)))
         if m.weights is None:
             parts.append(Part("weight", (m.n_classes,), ("class",), (classes,)))
         if m.hierarchical:
-            parts += [Part(name, (m.dim,), ("coefficient",), (columns,)) for name in ("mean", "sd")]
+            parts += [Part(name, (p,), ("coefficient",), (columns,)) for name in ("mean", "sd")]
         return tuple(parts)
 
     @property
@@ -279,29 +290,35 @@ class SurrogateGibbs:
         if "weight" in found and not ((found["weight"] > 0.0).all() and abs(found["weight"].sum() - 1.0) < 1e-6):
             raise ValueError(f"weights of the position are {found['weight']}; positive numbers that add up to 1 are "
                              f"needed")
-        if "sd" in found and not (found["sd"] > 0.0).all():
-            raise ValueError(f"standard deviations of the position are {found['sd']}; positive numbers are needed")
+        for name, words in (("sd", "standard deviations"), ("scale", "scales"), ("dispersion", "dispersions")):
+            if name in found and not (found[name] > 0.0).all():
+                raise ValueError(f"{words} of the position are {found[name]}; positive numbers are needed")
         return at
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: parameters of classes drawn given their groups, twice as wide."""
         start, m = self._start(rng), self.model
         if m.parameters is None:
-            found = self._split(start)
+            found, (mean, precision, _) = self._split(start), m.class_prior()
             shares = np.equal.outer(found["label"], np.arange(m.n_classes)).astype(np.float64)
-            means, precisions = normals_of_classes(m.expansions, shares, m.model.prior_mean, m.model.prior_precision)
+            means, precisions = normals_of_classes(m.expansions, shares, mean, precision)
             roots = np.linalg.inv(np.linalg.cholesky(precisions))
-            found["theta"][:] = means + SPREAD * np.einsum("kji,kj->ki", roots, rng.standard_normal(means.shape))
+            points = means + SPREAD * np.einsum("kji,kj->ki", roots, rng.standard_normal(means.shape))
+            found["theta"][:] = points[:, : m.n_coefficients]
+            if m.model.learns_scale:
+                found[m.model.scale_name][:] = _scales_of(points)
         return start
 
     def _start(self, rng: np.random.Generator) -> Array:
         m, groups = self.model, self.model.expansions
-        k = m.n_classes
-        theta = m.parameters if m.parameters is not None else apart(groups, k, rng)
-        label = groups.values_at(theta).argmax(axis=1)
-        parts = [label.astype(np.float64)]
+        k, given = m.n_classes, m.points()
+        points = given if given is not None else apart(groups, k, rng)
+        label = groups.values_at(points).argmax(axis=1)
+        parts, theta = [label.astype(np.float64)], points[:, : m.n_coefficients]
         if m.parameters is None:
             parts.append(theta.ravel())
+            if m.model.learns_scale:
+                parts.append(_scales_of(points))
         if m.weights is None:
             parts.append((np.bincount(label, minlength=k) + 1.0) / (m.n_groups + k))
         if m.hierarchical:
@@ -355,15 +372,27 @@ class SurrogateGibbs:
         except IndexError:
             if self._rows is None:
                 self._rows = m.rows_by_group()
+            mean, precision, of_scale = m.class_prior() if m.parameters is None else (0.0, 1.0, None)
+            from_rows = LABEL_ROWS * m.dim if m.model.learns_scale else 0
             core = SurrogateGibbsCore(
-                *self._rows._arms(2), m.expansions, m.n_classes, m.model.prior_mean, m.model.prior_precision,
-                moves=(m.parameters is None, m.weights is None, m.hierarchical), concentration=m.concentration,
-                sd_scale=m.sd_scale, most=0.0 if self.decision == "exact" else ALL_ROWS_FROM,
-                order_by=-1 if self.order_by is None else self.order_by,
+                *self._rows._arms(max(2, m.n_classes) if from_rows else 2), m.expansions, m.n_classes, mean,
+                precision, moves=(m.parameters is None, m.weights is None, m.hierarchical),
+                concentration=m.concentration, sd_scale=m.sd_scale,
+                most=0.0 if self.decision == "exact" else ALL_ROWS_FROM,
+                order_by=-1 if self.order_by is None else self.order_by, learns_scale=m.model.learns_scale,
+                scale_prior=of_scale, label_rows=from_rows,
             )
-        found = self._split(self._checked(state.position))
+        found, p = self._split(self._checked(state.position)), m.n_coefficients
+        if m.parameters is not None:
+            found["theta"] = m.parameters[:, :p]
+            found |= {m.model.scale_name: m.parameters[:, p]} if m.model.learns_scale else {}
         core.load(
-            found["label"].astype(np.intp), found.get("theta", m.parameters), found.get("weight", m.weights),
-            found.get("mean", np.zeros(m.dim)), found.get("sd", np.ones(m.dim)), state.noise,
+            found["label"].astype(np.intp), found["theta"], found.get(m.model.scale_name),
+            found.get("weight", m.weights), found.get("mean", np.zeros(p)), found.get("sd", np.ones(p)), state.noise,
         )
         return core
+
+
+def _scales_of(points: Array) -> Array:
+    """Scales whose logarithms are the last of the parameters of classes."""
+    return np.exp(np.clip(points[:, -1], -700.0, 700.0))

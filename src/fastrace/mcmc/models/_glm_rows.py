@@ -23,7 +23,7 @@ from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascen
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models.base import Reference, _CompiledModel
 
-__all__ = ["GLMRows", "expanded"]
+__all__ = ["GLMRows", "expanded", "mixed_weights"]
 
 Array = NDArray[np.float64]
 
@@ -284,7 +284,8 @@ class GLMRows(_CompiledModel):
     def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         shells: tuple[tuple[float, Array], ...] = ()
         if self.learns_scale:
-            weights, radius = self._mixed_weights(hat, factor)
+            weights, radius = mixed_weights(self._glm, self._glm.y, self._predictors(hat), float(hat[-1]),
+                                            self._lengths(factor), factor)
         else:
             of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
             weights, radius = cubic_weights(*of_rows)
@@ -315,18 +316,7 @@ class GLMRows(_CompiledModel):
 
     def _mixed_bends(self, hat: Array, reach: Array, further: float) -> Array:
         """Bounds on the third derivatives in eta and aux as long as they move by `reach` and `further` at most."""
-        center, y = self._predictors(hat), np.asarray(self._glm.y)
-        return np.asarray(self._glm.mixed_third_derivatives(
-            center - reach, center + reach, y, hat[-1] - further, hat[-1] + further
-        ))
-
-    def _mixed_weights(self, hat: Array, factor: Array) -> tuple[Array, float]:
-        """The same where the scale is learned: a step of length 1 moves eta by at most `across`, and aux by `along`."""
-        radius = math.sqrt(self.n_seen) + 5.0
-        across, along = self._lengths(factor), float(np.linalg.norm(factor[-1]))
-        y, bounds = np.asarray(self._glm.y), self._mixed_bends(hat, across * radius, along * radius)
-        powers = np.array([across**3, 3.0 * across**2 * along, 3.0 * across * along**2, np.full(len(y), along**3)])
-        return np.asarray((bounds * powers).sum(axis=0)), radius
+        return mixed_bends(self._glm, self._glm.y, self._predictors(hat), float(hat[-1]), reach, further)
 
     def slopes(self, reference: Reference) -> Array:
         steepest = self._glm.steepest
@@ -351,15 +341,44 @@ class GLMRows(_CompiledModel):
         return np.concatenate([moved for _, moved in products(self._glm.X, self.factors, step)])
 
 
+def mixed_bends(glm: GLMSource, y: Any, center: Array, aux: float, reach: Array, further: float) -> Array:
+    """Bounds on the third derivatives of some rows' terms in eta and the logarithm aux of a learned scale.
+
+    They hold as long as eta moves by `reach` from `center`, a number for each row, and aux by `further` at most.
+    """
+    return np.asarray(glm.mixed_third_derivatives(center - reach, center + reach, np.asarray(y), aux - further,
+                                                  aux + further))
+
+
+def mixed_weights(
+    glm: GLMSource, y: Any, center: Array, aux: float, across: Array, factor: Array
+) -> tuple[Array, float]:
+    """Bounds on third derivatives along steps of length 1 where the scale is learned, and the radius where they hold.
+
+    Steps are `factor` times a vector of length 1: they move eta by at most `across`, and aux by the norm of its row.
+    """
+    radius, along = math.sqrt(factor.shape[1]) + 5.0, float(np.linalg.norm(factor[-1]))
+    bounds = mixed_bends(glm, y, center, aux, across * radius, along * radius)
+    powers = np.array([across**3, 3.0 * across**2 * along, 3.0 * across * along**2, np.full(len(across), along**3)])
+    return np.asarray((bounds * powers).sum(axis=0)), radius
+
+
 def expanded(glm: GLMSource, at: Array, first: int, last: int) -> Parts:
-    """Sums of the terms of rows `first` to ``last - 1``, their gradients and Hessians."""
-    dim = glm.X.shape[1]
+    """Sums of the terms of rows `first` to ``last - 1``, their gradients and Hessians; of a dense X without groups."""
+    p, dim = glm.X.shape[1], glm.theta.shape[1]
     value, gradient, hessian = 0.0, np.zeros(dim), np.zeros((dim, dim))
     for part, x in chunks(glm.X[first:last]):
         level, slope, curvature = glm.derivatives(at, first + part.start, len(x))
         value += level.sum()
-        gradient += slope @ x
-        hessian += x.T @ (curvature[:, None] * x)
+        gradient[:p] += slope @ x
+        hessian[:p, :p] += x.T @ (curvature[:, None] * x)
+        if glm.learns_scale:
+            of_scale, mixed, twice = glm.mixed_derivatives(at, first + part.start, len(x))
+            gradient[p] += of_scale.sum()
+            hessian[p, :p] += mixed @ x
+            hessian[p, p] += twice.sum()
+    if glm.learns_scale:
+        hessian[:p, p] = hessian[p, :p]
     return float(value), gradient, hessian
 
 

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+from scipy.optimize import brentq
 
 from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._group_expansions import GroupExpansions, about_one_origin
+from fastrace._models._priors import JointPrior
 from fastrace._models.grouping import as_values, refuse_missing
 from fastrace._models.rows import chunks, lengths
 from fastrace.control_variates import cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
-from fastrace.mcmc.models._glm_rows import expanded
+from fastrace.mcmc.models._glm_rows import expanded, mixed_weights
 from fastrace.mcmc.models._modes import CORRELATED, Parts, find_mode
 from fastrace.mcmc.models.glm import GLM
 
@@ -29,7 +31,11 @@ Array = NDArray[np.float64]
 _BENT = -1e-9  # eigenvalue of a curvature whose diagonal is 1, below which it is not rounding
 _PLAUSIBLE = 5.0  # log-likelihood, beside that for each parameter, that a group of a class may lose by its parameters
 _EM_STEPS = 15
+LABEL_ROWS = 25  # a parameter, up to which a group's label is drawn from all its rows where a scale is learned
+_MANY = 2000  # such groups that are enough to find classes by
 _CANDIDATES = 5  # for each class at the start
+_FAR = 700.0  # logarithm of a scale that double precision holds
+_APART = 3.0  # of the logarithm of a group's scale from the prior's, where the search for its mode begins
 _SHARE = 0.05  # of a group's own curvature that the ridge may add to its metric
 
 
@@ -43,8 +49,9 @@ class MixtureOf:
     Parameters
     ----------
     model : GLM
-        The rows and the prior of the parameters of each class, which must be a normal one: give ``prior_sd``. A `scale`
-        must be given too, and is that of all classes.
+        The rows and the prior of the parameters of each class. That of coefficients must be a normal one: give
+        ``prior_sd``, or ``prior=Normal(...)``. A `scale` that is given is that of all classes. One that is learned,
+        ``GLM(..., scale=None)``, is learned for each class, with the model's prior of the scale for each.
     groups : array_like of shape (n_rows,)
         The group of each row of the table that the model was given: numbers or words. Rows are copied in the order of
         groups, unless they are in it.
@@ -57,9 +64,11 @@ class MixtureOf:
         The weights, if they are given and not learned. They are divided by their sum.
     parameters : array_like of shape (n_classes, p), optional
         The parameters of the classes, if they are given: then the labels, and the weights unless given too, are drawn.
+        Where the model has no `scale`, the last column is the scale or dispersion of each class, not its logarithm.
     hierarchical : bool, default False
         Learn where the classes lie: parameter j of each class is normal with mean ``mean[j]`` and standard deviation
         ``sd[j]``, both unknown. The model's prior is then that of ``mean``, and ``sd[j]`` has a half-Cauchy prior.
+        Scales that are learned are not among these: each keeps the model's prior.
     sd_scale : float, default 1.0
         Scale of that half-Cauchy prior.
 
@@ -67,15 +76,15 @@ class MixtureOf:
     ----------
     levels : tuple
         What the groups are called, in the order of the labels.
-    n_groups, n_classes, dim, n_rows : int
+    n_groups, n_classes, n_coefficients, dim, n_rows : int
     expansions : GroupExpansions
         The log-likelihood of each group to second order.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, a group is missing (None or nan), the prior is flat somewhere, the model has a
-        ``log_prior``, or the pandas index of `groups` is not that of the model's rows. A model that was pickled has
+        If an argument is out of range, a group is missing (None or nan), the prior of coefficients is flat somewhere or
+        not normal, or the pandas index of `groups` is not that of the model's rows. A model that was pickled has
         forgotten its index.
     TypeError
         If `model` is no `GLM`.
@@ -98,6 +107,12 @@ class MixtureOf:
     often, and are right all the same.
     Memory: ``1.5 p**2`` numbers a group and 3 numbers a row, beside the rows.
 
+    A scale that is learned is one more parameter of the expansions, as its logarithm. There an expansion holds near its
+    point only, and a group of few rows says little: groups of up to 25 rows a parameter are expanded where an EM
+    algorithm on their rows finds the classes, and `SurrogateGibbs` draws their labels from all their rows. Classes of
+    groups with fewer rows than some two a parameter still move slowly, which R-hat then shows. A group that is fitted
+    exactly keeps its scale from 0 by the prior alone.
+
     References
     ----------
     .. [1] Rousseau, Mengersen, "Asymptotic behaviour of the posterior distribution in overfitted mixture models",
@@ -116,6 +131,15 @@ class MixtureOf:
     >>> trace = mcmc.sample(mcmc.SurrogateGibbs(mixture, order_by=0), n_draws=200, n_chains=2, rng=1)
     >>> trace.to_arrays()["posterior"]["label"][0, -1]
     array([1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0])
+
+    Gaussian classes, each with a standard deviation of its own:
+
+    >>> z = (X * slopes).sum(axis=1) + np.array([0.5, 2.0])[user % 2] * rng.normal(size=6000)
+    >>> model = mcmc.GLM(X, z, "gaussian", prior=mcmc.Normal(0.0, 2.5))
+    >>> kernel = mcmc.SurrogateGibbs(mcmc.MixtureOf(model, groups=user, n_classes=2), order_by="scale")
+    >>> trace = mcmc.sample(kernel, n_draws=200, n_chains=2, rng=1)
+    >>> trace.to_arrays()["posterior"]["scale"].mean(axis=(0, 1)).round(1)
+    array([0.5, 2. ])
     """
 
     @one_blas_thread()
@@ -133,23 +157,20 @@ class MixtureOf:
     ) -> None:
         if not isinstance(model, GLM):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM, whose terms have expansions, is needed")
-        if model.learns_scale:
-            raise ValueError(f"the {model.scale_name} of the {model._glm.family} model is to be learned, and groups of "
-                             f"a mixture are expanded in coefficients alone: give GLM(..., scale=...) a number, which "
-                             f"is the same for all classes")
-        if model.dim != model.n_columns or "a sparse X" in model.beside:
+        if model.dim != model.n_columns + model.learns_scale or "a sparse X" in model.beside:
             raise ValueError(f"model is {model!r}; a table of numbers as X, and a coefficient for each column and "
-                             f"nothing else, are needed: no grouping factors, no sparse X")
+                             f"nothing else but a scale, are needed: no grouping factors, no sparse X, no prior that "
+                             f"learns scales of its own")
         self.model = model
         self.n_classes = _checks.integer(n_classes, "n_classes", 1, "groups belong to classes")
         self.concentration = _checks.positive(concentration, "concentration", "it counts as so many groups a class")
         self.sd_scale = _checks.positive(sd_scale, "sd_scale", "it is the scale of a standard deviation")
         self.hierarchical = _checks.flag(hierarchical, "hierarchical")
         self.weights = None if weights is None else _weights(weights, self.n_classes)
-        self.parameters = None if parameters is None else _states(parameters, self.n_classes, model.dim)
+        self.parameters = None if parameters is None else _states(parameters, self.n_classes, model)
         if self.hierarchical and self.parameters is not None:
             raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
-        self._check_prior()
+        prior = () if self.parameters is not None else self.class_prior()[:2]
         _frames.require_same_rows(**{"the model": model, "groups": groups})
         code, levels = _coded(groups, model.n_rows)
         code = code if model._row_order is None else code[model._row_order]
@@ -157,10 +178,11 @@ class MixtureOf:
         order = np.argsort(code, kind="stable")
         self._order: NDArray[np.intp] = order
         starts = np.append(0, np.cumsum(np.bincount(code)))
-        mean, precision = self._ridge()
-        glm = self.rows_by_group()._glm
-        own = _at_modes(glm, starts, mean, precision)
-        _moved(glm, starts, own, self.n_classes, mean, precision, self.parameters)
+        rows = self.rows_by_group()
+        glm, states = rows._glm, self.points()
+        mean, precision = _ridge(rows, *prior) if states is None else _ridge_of_states(states)
+        own = _at_modes(rows, starts, mean, precision)
+        _moved(rows, starts, own, self.n_classes, mean, precision, states)
         self.expansions = _bounded(glm, starts, own, precision)
 
     def __repr__(self) -> str:
@@ -181,27 +203,63 @@ class MixtureOf:
         """Number of groups."""
         return len(self.levels)
 
-    def _check_prior(self) -> None:
-        if self.parameters is not None:
-            return
-        if self.model.log_prior is not None:
+    @property
+    def n_coefficients(self) -> int:
+        """Number of coefficients of a class: its parameters but for a scale that is learned."""
+        return self.model.n_columns
+
+    @property
+    def column_names(self) -> tuple[Any, ...]:
+        """What the coefficients are called: names, or numbers where the model has none."""
+        return tuple(self.model.column_names) or tuple(range(self.n_coefficients))
+
+    def class_prior(self) -> tuple[Array, Array, JointPrior | None]:
+        """The prior of the parameters of a class.
+
+        Returns
+        -------
+        mean, precision : ndarray of shape (dim,)
+            Of independent normal densities; that of the logarithm of a scale is near its prior.
+        scale : JointPrior or None
+            That prior, of an auxiliary parameter alone; None where it is the normal density.
+
+        Raises
+        ------
+        ValueError
+            If it is not normal in the coefficients, or not proper.
+        """
+        model = self.model
+        if model.prior_part is not None:
+            raise ValueError(CORRELATED.format("classes are drawn from independent normal priors"))
+        mean, precision, scale = model.prior_mean, model.prior_precision, None
+        joint = model.joint_prior
+        normal = joint is None and model.log_prior is None
+        if model.learns_scale and joint is not None:
+            coefficients, _, _, aux, own = joint.given
+            normal = not own and all(c[0] in ("flat", "normal") for c in coefficients)
+            scale = JointPrior((), aux=aux)
+            widths = [c[2] if c[0] == "normal" else math.inf for c in coefficients]
+            of_scale = _normal_of(scale)
+            mean = np.array([*(c[1] for c in coefficients), of_scale[0]])
+            precision = np.array([*(width**-2.0 for width in widths), of_scale[1]])
+        if not normal:
             raise ValueError("the model has a log_prior, or a prior that is not normal; classes are drawn from a "
                              "normal prior times expansions: give prior=Normal(0.0, 2.5), or prior_mean and prior_sd")
-        if self.model.prior_part is not None:
-            raise ValueError(CORRELATED.format("classes are drawn from independent normal priors"))
-        flat = np.flatnonzero(self.model.prior_precision == 0.0)
+        flat = np.flatnonzero(precision == 0.0)
         if len(flat):
             raise ValueError(f"prior_sd of the model is infinite for parameters {flat.tolist()}; a class without "
                              f"groups has its prior alone: give a finite prior_sd, such as 2.5 for columns of standard "
                              f"deviation 1")
+        if model.learns_scale and not abs(mean[-1]) < _FAR:
+            raise ValueError(f"the prior of the {model.scale_name} is highest at exp({mean[-1]:.4g}); between "
+                             f"exp(-{_FAR:g}) and exp({_FAR:g}) is needed")
+        return np.asarray(mean, dtype=np.float64), np.asarray(precision, dtype=np.float64), scale
 
-    def _ridge(self) -> tuple[Array, Array]:
-        """Mean and precision of the normal density under which each group is expanded at its mode."""
-        if self.parameters is None:
-            return self.model.prior_mean, self.model.prior_precision
-        spread = 3.0 * self.parameters.std(axis=0)
-        floor = 1e-3 * float(spread.max()) or 1.0
-        return self.parameters.mean(axis=0), 1.0 / np.maximum(spread, floor) ** 2
+    def points(self) -> Array | None:
+        """The given parameters of the classes as their rows see them: a scale as its logarithm. None if unknown."""
+        if self.parameters is None or not self.model.learns_scale:
+            return self.parameters
+        return np.column_stack([self.parameters[:, :-1], np.log(self.parameters[:, -1])])
 
     def rows_by_group(self) -> GLM:
         """The model with its rows in the order of groups: a copy, unless they are in it."""
@@ -254,13 +312,17 @@ class MixtureOf:
         if "weight" in found:
             weights = -np.sort(-found["weight"], axis=2)
             out |= {f"weight, number {k + 1} in size": weights[:, :, k] for k in range(self.n_classes)}
-        columns = self.model.names or range(self.dim)
+        columns = self.column_names
         if "theta" in found:
-            mean = np.einsum("...k,...kj->...j", shares, found["theta"])
-            square = np.einsum("...k,...kj->...j", shares, (found["theta"] - mean[:, :, None]) ** 2)
-            for j, name in enumerate(columns):
-                out[f"mean over groups of theta[{name}]"] = mean[:, :, j]
-                out[f"sd over groups of theta[{name}]"] = np.sqrt(square[:, :, j])
+            names, values = [f"theta[{name}]" for name in columns], found["theta"]
+            if self.model.learns_scale:
+                names.append(self.model.scale_name)
+                values = np.concatenate([values, found[self.model.scale_name][..., None]], axis=3)
+            mean = np.einsum("...k,...kj->...j", shares, values)
+            square = np.einsum("...k,...kj->...j", shares, (values - mean[:, :, None]) ** 2)
+            for j, name in enumerate(names):
+                out[f"mean over groups of {name}"] = mean[:, :, j]
+                out[f"sd over groups of {name}"] = np.sqrt(square[:, :, j])
         for part in ("mean", "sd") if self.hierarchical else ():
             out |= {f"{part}[{name}]": found[part][:, :, j] for j, name in enumerate(columns)}
         return out
@@ -281,12 +343,57 @@ def _weights(weights: ArrayLike, n_classes: int) -> Array:
     return np.asarray(out / out.sum())
 
 
-def _states(parameters: ArrayLike, n_classes: int, dim: int) -> Array:
-    out = _checks.floats(parameters, "parameters")
+def _states(parameters: ArrayLike, n_classes: int, model: GLM) -> Array:
+    out, dim = _checks.floats(parameters, "parameters"), model.dim
     if out.shape != (n_classes, dim) or not np.isfinite(out).all():
+        last = f", the last column the {model.scale_name}," if model.learns_scale else ","
         raise ValueError(f"parameters has shape {out.shape}; finite numbers of shape {(n_classes, dim)}, one row a "
-                         f"class, are needed")
+                         f"class{last} are needed")
+    if model.learns_scale and not (out[:, -1] > 0.0).all():
+        raise ValueError(f"the last column of parameters is {out[:, -1]}; it holds the {model.scale_name} of each "
+                         f"class, which is positive")
     return out
+
+
+def _normal_of(scale: JointPrior) -> tuple[float, float]:
+    """Mean and precision of the normal density at the mode of the prior of a scale's logarithm."""
+
+    def slope(t: float) -> float:
+        return float(scale.value_and_gradient(np.array([t]))[1][0])
+
+    low, high = -1.0, 1.0
+    while slope(low) < 0.0 and low > -_FAR:
+        low *= 2.0
+    while slope(high) > 0.0 and high < _FAR:
+        high *= 2.0
+    if slope(low) < 0.0 or slope(high) > 0.0:
+        return math.copysign(math.inf, slope(low)), 1.0
+    scale.expand_at(np.array([brentq(slope, low, high)]))
+    mean, precision = scale.conditional_of(())
+    return float(mean[0]), float(precision[0])
+
+
+def _ridge(rows: GLM, mean: Array, precision: Array) -> tuple[Array, Array]:
+    """Mean and precision of the normal density under which each group is expanded at its mode: about the prior.
+
+    A group of few rows says little of its scale, and may be fitted exactly. So the scale of all rows about one
+    regression counts there as much as that of so many rows as there are parameters.
+    """
+    if rows.learns_scale:
+        mean, precision = mean.copy(), precision.copy()
+        whole = copy.copy(rows)
+        whole.prior_mean, whole.prior_precision = mean, precision
+        level = float(np.clip(whole._start()[-1], -_FAR, _FAR))
+        own, more = precision[-1], 2.0 * len(mean)
+        mean[-1], precision[-1] = (own * mean[-1] + more * level) / (own + more), own + more
+    return mean, precision
+
+
+def _ridge_of_states(states: Array) -> tuple[Array, Array]:
+    """The same about classes whose parameters are given."""
+    spread = 3.0 * states.std(axis=0)
+    floor = 1e-3 * float(spread.max()) or 1.0
+    return states.mean(axis=0), 1.0 / np.maximum(spread, floor) ** 2
 
 
 def _coded(groups: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
@@ -314,15 +421,22 @@ class _Expanded:
     curvatures: Array
     bent: NDArray[np.bool_]  # whether a curvature had a negative part, which has been taken off
 
+    def groups(self, starts: NDArray[np.int64]) -> GroupExpansions:
+        """The expansions without bounds on what they leave."""
+        n, d = self.hats.shape
+        parts = about_one_origin(self.hats, self.values, self.gradients, self.curvatures)
+        return GroupExpansions(starts, self.hats, *parts, np.broadcast_to(np.eye(d), (n, d, d)),
+                               np.zeros(int(starts[-1])), np.zeros(n), np.zeros(n))
+
     def take(self, g: int, at: Array, parts: Parts) -> None:
         """Keep what a group is at a point."""
         self.hats[g], self.values[g], self.gradients[g] = at, parts[0], parts[1]
         self.curvatures[g], self.bent[g] = _upright(-(parts[2] + parts[2].T) / 2.0)
 
 
-def _at_modes(glm: GLMSource, starts: NDArray[np.int64], mean: Array, precision: Array) -> _Expanded:
+def _at_modes(rows: GLM, starts: NDArray[np.int64], mean: Array, precision: Array) -> _Expanded:
     """Expand each group at the mode of its log-likelihood plus the log of a normal density."""
-    n, d = len(starts) - 1, len(mean)
+    glm, n, d = rows._glm, len(starts) - 1, len(mean)
     out = _Expanded(np.empty((n, d)), np.empty(n), np.empty((n, d)), np.empty((n, d, d)), np.zeros(n, np.bool_))
     start = mean
     for g in range(n):
@@ -334,14 +448,25 @@ def _at_modes(glm: GLMSource, starts: NDArray[np.int64], mean: Array, precision:
             pull = precision * step
             return value - 0.5 * float(step @ pull), gradient - pull, hessian - np.diag(precision)
 
+        if rows.learns_scale:
+            start = _start_of(rows, slice(first, last), mean, precision)
         hat = find_mode(ridged, start, 1e-6)
         start = start + (hat - start) / (g + 1)
         out.take(g, hat, expanded(glm, hat, first, last))
     return out
 
 
+def _start_of(rows: GLM, part: slice, mean: Array, precision: Array) -> Array:
+    """Least squares of a group, and its scale, unless that is far from the others'."""
+    own = copy.copy(rows)
+    own._glm, own.prior_mean, own.prior_precision = rows._taken(part), mean, precision
+    out = own._start()
+    out[-1] = np.clip(out[-1], mean[-1] - _APART, mean[-1] + _APART)
+    return out
+
+
 def _moved(
-    glm: GLMSource, starts: NDArray[np.int64], own: _Expanded, n_classes: int, mean: Array, precision: Array,
+    rows: GLM, starts: NDArray[np.int64], own: _Expanded, n_classes: int, mean: Array, precision: Array,
     states: Array | None,
 ) -> None:
     """Expand groups anew where the classes are, as far as their own expansions can tell.
@@ -349,19 +474,55 @@ def _moved(
     Many groups of one class have modes that scatter about its parameters. Their expansions err by a little each, all in
     one direction: the sum over the class errs by more than its standard deviation. At the class the errors vanish.
     """
-    n, d = own.hats.shape
-    parts = about_one_origin(own.hats, own.values, own.gradients, own.curvatures)
-    groups = GroupExpansions(starts, own.hats, *parts, np.broadcast_to(np.eye(d), (n, d, d)), np.zeros(int(starts[-1])),
-                             np.zeros(n), np.zeros(n))
+    glm, d = rows._glm, own.hats.shape[1]
+    groups = own.groups(starts)
     centers = _classes(groups, n_classes, mean, precision) if states is None else states
+    if states is None and rows.learns_scale:
+        small = np.flatnonzero(np.diff(starts) <= LABEL_ROWS * d)
+        if len(small):
+            centers = _settled(rows, starts, own, small, centers, mean, precision)
+            groups = own.groups(starts)
     values = groups.values_at(centers)
     points = special.softmax(values, axis=1) @ centers
     near = groups.values_at_hats() - values.max(axis=1) < d + _PLAUSIBLE
+    if states is None and rows.learns_scale:
+        near[small] = False
     for g in np.flatnonzero(near & ~own.bent).tolist():
         kept = own.hats[g].copy(), (own.values[g], own.gradients[g].copy(), -own.curvatures[g])
         own.take(g, points[g], expanded(glm, points[g], int(starts[g]), int(starts[g + 1])))
         if own.bent[g]:
             own.take(g, *kept)
+
+
+def _settled(
+    rows: GLM, starts: NDArray[np.int64], own: _Expanded, small: NDArray[np.intp], centers: Array, mean: Array,
+    precision: Array,
+) -> Array:
+    """Parameters of classes by the EM algorithm on the rows of small groups, which are expanded anew at them.
+
+    In the logarithm of a scale an expansion holds near its point only, and the modes of few rows are far from it. A
+    step is one of Newton's.
+    """
+    source, at = rows._arms(len(centers))
+    share = np.full(len(centers), 1.0 / len(centers))
+    some = small if len(small) <= _MANY else np.random.default_rng(0).choice(small, _MANY, replace=False)
+    for step in range(_EM_STEPS + 1):
+        at[:] = centers
+        parts = special.softmax(own.groups(starts).values_at(centers) + np.log(share), axis=1)
+        for g in (small if step == _EM_STEPS else some).tolist():
+            first, last = int(starts[g]), int(starts[g + 1])
+            with np.errstate(all="ignore"):
+                loss = np.nan_to_num(source.read(np.arange(first, last)).sum(axis=0), nan=-math.inf, posinf=-math.inf)
+            if np.isfinite(loss).any():
+                parts[g] = special.softmax(loss + np.log(share))
+            own.take(g, parts[g] @ centers, expanded(rows._glm, parts[g] @ centers, first, last))
+        used = np.isin(np.arange(len(parts)), some) | ~np.isin(np.arange(len(parts)), small)
+        share = (parts[used].sum(axis=0) + 1.0) / (used.sum() + len(centers))
+        if step < _EM_STEPS:
+            new, _ = normals_of_classes(own.groups(starts), parts * used[:, None], mean, precision)
+            new[:, -1] = np.clip(new[:, -1], centers[:, -1] - 1.0, centers[:, -1] + 1.0)
+            centers = new
+    return centers
 
 
 def _classes(groups: GroupExpansions, n_classes: int, mean: Array, precision: Array) -> Array:
@@ -430,10 +591,16 @@ def _bounds(glm: GLMSource, hat: Array, metric: Array, rows: slice) -> tuple[Arr
     """Of the rows of a group: bounds on third derivatives, how far they hold, and what rounding may do."""
     scale = np.sqrt(np.diag(metric))
     factor = np.linalg.inv(np.linalg.cholesky(metric / np.outer(scale, scale))).T / scale[:, None]
-    x = glm.X[rows]
+    x, y = glm.X[rows], glm.y[rows]
     beside = 0.0 if glm.offset is None else glm.offset[rows]
-    weights, radius = cubic_weights(glm, lengths(x, factor),
-                                    lambda: beside + np.concatenate([part @ hat for _, part in chunks(x)]), glm.y[rows])
+
+    def predictors() -> Array:
+        return np.asarray(beside + np.concatenate([part @ hat[: x.shape[1]] for _, part in chunks(x)]))
+
+    if glm.learns_scale:
+        weights, radius = mixed_weights(glm, y, predictors(), float(hat[-1]), lengths(x, factor), factor)
+    else:
+        weights, radius = cubic_weights(glm, lengths(x, factor), predictors, y)
     if glm.term_weights is not None:
         weights = weights * glm.term_weights[rows]
     if not np.isfinite(weights).all():
