@@ -9,6 +9,7 @@ from scipy.linalg.cython_blas cimport dgemm
 
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
 from fastrace._base._signals cimport check_signals
+from fastrace._math._bounds cimport cubic_move
 from fastrace._models._expanded cimport TermSource
 from fastrace.sources cimport _BlockSource, Source
 
@@ -164,6 +165,7 @@ cdef class GLMSource(TermSource):
         self.model.n_parameters = width
         self.model.family = _FAMILIES[family]
         self.model.learned = self.learns_scale = learns_scale
+        self.knows_moves = not learns_scale
         self.model.scale = self.scale
         self.model.df = self.df
         self.model.gemm = dgemm
@@ -381,6 +383,26 @@ cdef class GLMSource(TermSource):
                        n_arms, out):
             with gil:
                 raise MemoryError()
+        return 0
+
+    cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil:
+        cdef double after[FR_GLM_BLOCK]
+        cdef const double *step[2]
+        cdef double *moved[2]
+        cdef Py_ssize_t start = 0, count, i
+        cdef fr_glm moves = self.model
+        moves.offset = NULL
+        step[0], step[1] = steps, steps + moves.n_parameters
+        moved[1] = after
+        while start < n_rows:
+            count = min(FR_GLM_BLOCK, n_rows - start)
+            moved[0] = out + start
+            if fr_glm_predict(&moves, rows + start, 0, count, step, 2, moved):
+                with gil:
+                    raise MemoryError()
+            for i in range(count):
+                moved[0][i] = cubic_move(moved[0][i], after[i])
+            start += count
         return 0
 
     cdef int total(self, const Py_ssize_t *arms, Py_ssize_t n_arms, double *out) except -1 nogil:

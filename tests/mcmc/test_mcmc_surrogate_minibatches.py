@@ -52,8 +52,9 @@ def test_bounds_in_blocks_need_no_dense_root(family, slopes):
     assert np.isfinite(state.position).all()
 
 
-@pytest.mark.parametrize(("radii", "wider"), [((), 1.0), ((), 2.0), ((1.6, 2.4), 1.5)])
-def test_minibatches_by_blocks_are_their_twin(radii, wider, monkeypatch):
+@pytest.mark.parametrize(("radii", "wider", "thin"), [
+    ((), 1.0, False), ((), 2.0, False), ((1.6, 2.4), 1.5, False), ((1.6, 2.4), 60.0, True)])
+def test_minibatches_by_blocks_are_their_twin(radii, wider, thin, monkeypatch):
     monkeypatch.setattr(_surrogate_moves, "LEAN", 0.0)
     rng = np.random.default_rng(SEED)
     X, codes, y = grouped_data(rng, 4000, 4)
@@ -65,6 +66,7 @@ def test_minibatches_by_blocks_are_their_twin(radii, wider, monkeypatch):
     within = [(radius, kernel.model._weights_within(made.psi_hat, lengths, radius)) for radius in radii]
     kernel._balls = tuple((radius, BlockTable(weights, codes, 4)) for radius, weights in within)
     balls = [(radius, twin.Blocks(weights, codes, 4)) for radius, weights in within]
+    kernel._inverse_cubes = kernel._cubes_of_rows() if thin else None
     order = np.r_[2:6, 0:2]
     plain = plain_inner(kernel, twin.Prior([2.0, 2.0], [(4, [1.0])]), order)
     metric = made.metric().to_dense()
@@ -90,14 +92,19 @@ def test_minibatches_by_blocks_are_their_twin(radii, wider, monkeypatch):
         level = -stream.standard_exponential()
         new = plain.move(theta, stream)
         level += (new - theta)[:6] @ kernel._tilt
+
+        def least(row, weight, now=theta, to=new):
+            moves = [table[row] @ (end[:6] - made.psi_hat) for end in (now, to)]
+            return weight / lengths[row] ** 3 * abs(moves[1] ** 3 - moves[0] ** 3) / 6.0
+
         took, read = twin.minibatch(
             own, blocks, whitened(theta[:6]), whitened(new[:6]), np.arange(2), [[2 + g] for g in range(4)],
             lambda row, now=theta, to=new: residual(row, to[:6]) - residual(row, now[:6]), level,
-            balls, wider)
+            balls, wider, least if thin else None)
         assert (took, read) == (accepted, rows)
         theta = new if took else theta
         np.testing.assert_allclose(draw, theta, rtol=1e-6, atol=1e-6)
-    assert steps.rows.max() > 0
+    assert steps.rows.max() > 0 and (steps.rows.mean() > 16.0 or not thin)
 
 
 def test_bounds_of_one_factor_are_widened_where_minibatches_would_refuse_most_moves(monkeypatch):

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from reference.mcmc import alias_table
+from reference.mcmc import alias_table, thinned
 
 TAIL, WIDTH, MOST_STEPS, MOST_SHRINKS = 5.0, 2.5, 32, 200
 
@@ -327,11 +327,12 @@ def seen_part(step, ways, metric):
     return step - ways.T @ np.linalg.solve(ways @ metric @ ways.T, ways @ metric @ step)
 
 
-def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=(), wider=1.0):
+def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, balls=(), wider=1.0, least=None):
     """Whether the rows' changes, all of them in a function of the row, sum to more than the threshold; rows read.
 
     z0 and z1: whitened points; `dense` and `coordinates[g]`: which of them the rows of block g see. balls: pairs of a
-    radius and the `Blocks` that hold where a block is within it at both points.
+    radius and the `Blocks` that hold where a block is within it at both points. least(row, weight), where rows are
+    thinned: by how much the predictor of a row of that weight lets its term change.
     """
     sizes, upto, rate, held = [], [], 0.0, []
     for g, own in enumerate(coordinates):
@@ -342,7 +343,7 @@ def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, ba
         sizes.append(wider * cubic_change(a @ a, a @ b, b @ b, (b - a) @ (b - a)))
         rate += held[g].weights[g].sum() * sizes[-1]
         upto.append(rate)
-    drawn = []
+    drawn, weight = [], {}
     for _ in range(stream.poisson(rate)):
         level = rate * stream.uniform()
         g = next(k for k, sum_ in enumerate(upto) if sum_ > level)
@@ -350,10 +351,13 @@ def minibatch(stream, blocks, z0, z1, dense, coordinates, changes, threshold, ba
         i = stream.below(len(keep))
         i = i if stream.uniform() < keep[i] else other[i]
         drawn.append((blocks.rows[g][i], held[g].weights[g][i] * sizes[g]))
-    total = 0.0
+        weight[blocks.rows[g][i]] = held[g].weights[g][i]
+    total, read = 0.0, len(drawn)
+    if least is not None:
+        drawn = thinned(drawn, rate, stream, lambda row: wider * least(row, weight[row]))
     for row, bound in drawn:
         total += factor_of(changes(row), bound, stream.uniform())
-    return total > threshold, len(drawn)
+    return total > threshold, read
 
 
 class Pieces:

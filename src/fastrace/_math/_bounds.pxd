@@ -142,6 +142,15 @@ cdef inline double normal_upper_quantile(double log_tail) noexcept nogil:
 
 # What a second-order expansion leaves.
 
+cdef inline double cubic_move(double before, double after) noexcept nogil:
+    """By how much the residual of a row can change, per bound on its third derivative.
+
+    `before` and `after` are how far its predictor is from that at the point of expansion. As |R'(a)| <= M3 a^2 / 2, the
+    way from one to the other adds up to M3 |after^3 - before^3| / 6, whether or not it leads through 0.
+    """
+    return fabs(after * after * after - before * before * before) / 6.0
+
+
 cdef inline double cubic_change(double before, double both, double after, double step) noexcept nogil:
     """By how much the residual of a row of weight 1 can change between two points.
 

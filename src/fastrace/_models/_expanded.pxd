@@ -23,6 +23,7 @@ cdef class TermSource(_BlockSource):
     cdef double expanded_cost                   # `reward_cost` of a residual, and
     cdef double expanded_advantage              # `scan_advantage` of reading residuals; set by subclasses
     cdef Py_ssize_t sum_block                   # rows per partial sum of a full pass
+    cdef readonly bint knows_moves              # whether there are `cubes`; set by subclasses
 
     cdef cnp.ndarray table_of_arms(self)        # `parameters`, of a source that is set up
     # What `terms` needs of a point of expansion, computed once; by default the point itself.
@@ -30,6 +31,9 @@ cdef class TermSource(_BlockSource):
     # Terms of rows[i], or of first + i where `rows` is NULL; less their expansions where `about` is from `expanded_at`.
     cdef int terms(self, const double *about, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil
+    # out[i] bounds what a third derivative of 1 lets the residual of rows[i] change from one arm to the other. `steps`
+    # holds the parameters of both less the point of expansion.
+    cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil
 
 
 # Terms less their expansions. Nothing is known of the sums of the expansions here.
@@ -37,6 +41,9 @@ cdef class Expanded(_BlockSource):
     cdef readonly TermSource source
     cdef readonly cnp.ndarray theta_hat
     cdef cnp.ndarray about
+
+    # `cubes` of two arms; only where `source.knows_moves`.
+    cdef int cubes(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, double *out) except -1 nogil
 
 
 # The expansions themselves, as a surrogate of the terms.

@@ -88,6 +88,10 @@ cdef class TermSource(_BlockSource):
         with gil:
             raise TypeError(f"{type(self).__name__} does not define terms()")
 
+    cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil:
+        with gil:
+            raise TypeError(f"{type(self).__name__} does not define cubes()")
+
     cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                    Py_ssize_t n_arms, double **out) except -1 nogil:
         return self.terms(NULL, rows, first, n_rows, arms, n_arms, out)
@@ -149,6 +153,22 @@ cdef class Expanded(_BlockSource):
     cdef int block(self, const int64_t *rows, int64_t first, Py_ssize_t n_rows, const Py_ssize_t *arms,
                    Py_ssize_t n_arms, double **out) except -1 nogil:
         return self.source.terms(<const double *>cnp.PyArray_DATA(self.about), rows, first, n_rows, arms, n_arms, out)
+
+    cdef int cubes(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, double *out) except -1 nogil:
+        cdef Py_ssize_t width = self.source.parameters.shape[1], j, k
+        cdef const double *theta = <const double *>cnp.PyArray_DATA(self.source.parameters)
+        cdef const double *hat = <const double *>cnp.PyArray_DATA(self.about)
+        cdef double *steps = <double *>malloc(2 * width * sizeof(double))
+        if steps == NULL:
+            with gil:
+                raise MemoryError()
+        try:
+            for j in range(2):
+                for k in range(width):
+                    steps[j * width + k] = theta[arms[j] * width + k] - hat[k]
+            return self.source.cubes(steps, rows, n_rows, out)
+        finally:
+            free(steps)
 
     cdef int add_sums(self, int64_t first, int64_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                       double *out) except -1 nogil:

@@ -20,6 +20,7 @@ cdef extern from "_softmax.h" nogil:
     void fr_softmax_expand(const double *hat, Py_ssize_t n_free, Py_ssize_t n, double *share, double *log_sum)
     void fr_softmax_residuals(const double *eta, const double *hat, const double *share, const double *log_sum,
                               Py_ssize_t n_free, Py_ssize_t n, double *out)
+    void fr_softmax_cubes(const double *eta, Py_ssize_t n_free, Py_ssize_t n, double *out)
 
 
 MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
@@ -121,6 +122,7 @@ cdef class SoftmaxSource(TermSource):
                          reward_cost=(classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 2.0 * self.reward_cost
+        self.knows_moves = True
         self.rows = rows
         self.offset = None if offset is None else offset_table(offset, (rows.n_rows, classes - 1))
         self.n_classes = classes
@@ -200,6 +202,37 @@ cdef class SoftmaxSource(TermSource):
             free(tables)
             free(columns)
             free(work)
+        return 0
+
+    cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil:
+        """A residual is at most the third derivative along the way, times the cube of the range of its classes, / 6."""
+        cdef Py_ssize_t p = self.rows.model.n_columns, n_free = self.n_free, start = 0, count, i, j, k
+        cdef const double **tables = <const double **>malloc(2 * n_free * sizeof(double *))
+        cdef double **columns = <double **>malloc(2 * n_free * sizeof(double *))
+        cdef double *moved = <double *>malloc(2 * n_free * FR_GLM_BLOCK * sizeof(double))
+        try:
+            if tables == NULL or columns == NULL or moved == NULL:
+                with gil:
+                    raise MemoryError()
+            for k in range(2 * n_free):
+                tables[k] = steps + k * p
+                columns[k] = moved + k * FR_GLM_BLOCK
+            while start < n_rows:
+                count = min(FR_GLM_BLOCK, n_rows - start)
+                if fr_glm_predict(&self.rows.model, rows + start, 0, count, tables, 2 * n_free, columns):
+                    with gil:
+                        raise MemoryError()
+                for i in range(count):
+                    out[start + i] = 0.0
+                for j in range(2):
+                    fr_softmax_cubes(moved + j * n_free * FR_GLM_BLOCK, n_free, count, out + start)
+                for i in range(count):
+                    out[start + i] /= 6.0
+                start += count
+        finally:
+            free(tables)
+            free(columns)
+            free(moved)
         return 0
 
 

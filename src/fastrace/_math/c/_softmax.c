@@ -52,3 +52,20 @@ void fr_softmax_residuals(const double *eta, const double *hat, const double *sh
     for (ptrdiff_t i = 0; i < n; i++)
         out[i] = (log_sum[i] - sum[i]) + (first[i] + 0.5 * (second[i] - first[i] * first[i]));
 }
+
+CLONES
+void fr_softmax_cubes(const double *eta, ptrdiff_t n_free, ptrdiff_t n, double *out)
+{
+    double least[STRIDE], most[STRIDE];
+    for (ptrdiff_t i = 0; i < n; i++) least[i] = most[i] = 0.0;
+    for (ptrdiff_t k = 0; k < n_free; k++)
+        for (ptrdiff_t i = 0; i < n; i++) {
+            double x = eta[k * STRIDE + i];
+            least[i] = x < least[i] ? x : least[i];
+            most[i] = x > most[i] ? x : most[i];
+        }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double range = most[i] - least[i];
+        out[i] += range * range * range;
+    }
+}

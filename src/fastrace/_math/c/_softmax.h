@@ -18,4 +18,7 @@ void fr_softmax_expand(const double *hat, ptrdiff_t n_free, ptrdiff_t n, double 
 /* out[i] = the term less its second-order expansion about hat. It does not depend on the row's class. */
 void fr_softmax_residuals(const double *eta, const double *hat, const double *share, const double *log_sum,
                           ptrdiff_t n_free, ptrdiff_t n, double *out);
+
+/* out[i] += the cube of the range of eta over all classes. */
+void fr_softmax_cubes(const double *eta, ptrdiff_t n_free, ptrdiff_t n, double *out);
 #endif

@@ -17,7 +17,16 @@ from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc.kernels._minibatch import PoissonChain
 from fastrace.mcmc.kernels._proposal import Proposal
-from fastrace.mcmc.kernels._rows import WINDOW, ChainState, RowKernel, Tuning, checked_share, most_drawn, table_of
+from fastrace.mcmc.kernels._rows import (
+    WINDOW,
+    ChainState,
+    RowKernel,
+    Tuning,
+    checked_share,
+    most_drawn,
+    table_of,
+    worth_thinning,
+)
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.races._weighted import AliasTable
 
@@ -160,6 +169,7 @@ class MinibatchMetropolis(RowMetropolis):
 
     full_pass_advice = WIDE_BOUNDS
     _inner_tables: tuple[AliasTable, ...] = ()  # of the smaller balls
+    _inverse_cubes: NDArray[np.float32] | None = None  # of rows that are thinned
     _purpose: str  # what bounds are needed for, in an error
 
     def __init__(
@@ -182,10 +192,16 @@ class MinibatchMetropolis(RowMetropolis):
         self.full_pass_at = checked_share(full_pass_at)
         self._table = table_of(weights)
         self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
+        if self._engine_class is PoissonChain:
+            smallest = self._shells[0][1] if self._shells else weights
+            if self.reference is not None and worth_thinning(smallest, self.model.n_seen):
+                self._inverse_cubes = self.model._inverse_cubes(self.reference)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         chain = super()._chain(*args, **options)
         chain.set_table(self._table, most_drawn(self.full_pass_at, self.model.n_rows), *self._inner_tables)
+        if self._inverse_cubes is not None:
+            chain.set_inverse_cubes(self._inverse_cubes)
         return chain
 
 

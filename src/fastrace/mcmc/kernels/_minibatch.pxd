@@ -15,10 +15,18 @@ cdef class MinibatchChain(Chain):
     cdef int64_t *rows
     cdef double *before
     cdef double *after
+    cdef double *bound              # of each row drawn
     cdef Py_ssize_t room
+    cdef cnp.ndarray _inverse_cubes         # of all rows, or None; see `set_inverse_cubes`
 
     cdef int reserve(self, Py_ssize_t count) except -1 nogil
-    cdef int fetch(self, Py_ssize_t count) except -1 nogil
+    cdef int draw_rows(self, Py_ssize_t count) except -1 nogil
+    cdef int read(self, Py_ssize_t count) except -1 nogil
+    cdef double size_of(self, Py_ssize_t i) noexcept nogil
+    cdef double rate_of(self, Py_ssize_t i) noexcept nogil
+    cdef Py_ssize_t thin(self, Py_ssize_t count) except -1 nogil
+    cdef bint decided_by(self, Py_ssize_t count, double rate, double threshold) except -1 nogil
+    cdef double widening(self) noexcept nogil
     cdef int full_pass(self, double threshold) except -1 nogil
     cdef int refuse(self, Py_ssize_t i, double bound) except -1
 
@@ -41,7 +49,6 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef cnp.ndarray _sizes
     cdef double *size               # of the move, by block
     cdef double *upto               # sums of the rates of blocks 0 to g
-    cdef double *bound              # of each row drawn
     cdef Py_ssize_t *drawn          # the block of each row drawn
     cdef double reach               # radius of the weights
     cdef double wider               # by how much bounds are wider than need be, but for moves along a direction
@@ -56,8 +63,7 @@ cdef class BlockPoissonChain(MinibatchChain):
     cdef cnp.ndarray _ball_of
     cdef Py_ssize_t *ball_of
 
-    cdef double widening(self) noexcept nogil
     cdef void take_off(self, double *step) noexcept nogil
     cdef double measure(self) noexcept nogil
     cdef double bound_of(self, int64_t row) noexcept nogil
-    cdef int draw(self, Py_ssize_t count, double rate) except -1 nogil
+    cdef int draw_in_blocks(self, Py_ssize_t count, double rate) except -1 nogil

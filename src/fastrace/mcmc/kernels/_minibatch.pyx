@@ -13,6 +13,7 @@ from fastrace._draws._rng cimport bounded32
 from fastrace._math._bounds cimport cubic_change
 from fastrace._math._poisson cimport poisson_factor
 from fastrace._models._arrow cimport ArrowFactor
+from fastrace._models._expanded cimport Expanded
 from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum, Urns
 from fastrace.races._weighted cimport AliasTable, slack_of, urn_t
 
@@ -24,6 +25,12 @@ cnp.import_array()
 
 cdef extern from "numpy/random/distributions.h" nogil:
     int64_t random_poisson(bitgen_t *bits, double rate)
+
+
+# Rows are thinned where so many are expected, and are then kept at rates so many times what their change can be: a row
+# that is kept with change c at rate b adds about c^2 / b to the variance of the log acceptance ratio.
+cdef double MANY = 16.0
+cdef double LOOSE = 16.0
 
 
 cdef inline Py_ssize_t with_spare(Py_ssize_t count) noexcept nogil:
@@ -50,6 +57,7 @@ cdef class MinibatchChain(Chain):
         free(self.rows)
         free(self.before)
         free(self.after)
+        free(self.bound)
 
     def set_table(self, AliasTable table not None, most, *inner):
         """Where rows are drawn from, and the expected number above which a step takes a full pass instead.
@@ -62,29 +70,97 @@ cdef class MinibatchChain(Chain):
         self.most = most_
         guard_built(&self.guard, 1)
 
+    def set_inverse_cubes(self, inverse_cubes):
+        """What a row's weight is to be multiplied by for its third derivative alone: with it, rows are thinned.
+
+        Rows are drawn by what a step can do to them at most, as it points another way for each row. What it does to a
+        row takes the row's predictors alone; few rows are then left whose terms are needed. A weight is a bound on a
+        third derivative times the cube of how far a step of length 1 moves the row's predictor at most.
+        """
+        cdef Expanded source = self.source
+        guard_check_idle(&self.guard, self)
+        held = np.ascontiguousarray(inverse_cubes, dtype=np.float32)
+        if not source.source.knows_moves or held.shape != (self.source.n_rows,):
+            raise ValueError(f"inverse_cubes has shape {held.shape}; ({self.source.n_rows},) is needed, and rows whose "
+                             f"moves are known")
+        self._inverse_cubes = held
+
     cdef int reserve(self, Py_ssize_t count) except -1 nogil:
         """Room for that many rows and the rewards of both arms on them."""
         if count > self.room:
             grow(<void **>&self.rows, count, sizeof(int64_t))
             grow(<void **>&self.before, count, sizeof(double))
             grow(<void **>&self.after, count, sizeof(double))
+            grow(<void **>&self.bound, count, sizeof(double))
             self.room = with_spare(count)
         return 0
 
-    cdef int fetch(self, Py_ssize_t count) except -1 nogil:
-        """Draw that many rows and read the rewards of both arms on them."""
-        cdef Py_ssize_t arms[2]
-        cdef double *out[2]
+    cdef int draw_rows(self, Py_ssize_t count) except -1 nogil:
+        """Draw that many rows in proportion to their weights."""
         cdef const urn_t *urn = &self.urns.urn[self.within]
-        arms[0], arms[1] = 0, 1
         self.step.n_read = count
         self.step.n_looks = 1
         if count == 0:
             return 0
         self.reserve(count)
         alias_draws(urn.table, urn.weight, urn.n, &self.stream.bits, count, self.before, self.rows)
+        return 0
+
+    cdef int read(self, Py_ssize_t count) except -1 nogil:
+        """The rewards of both arms on the rows drawn."""
+        cdef Py_ssize_t arms[2]
+        cdef double *out[2]
+        arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
-        return self.source.fill(self.rows, count, arms, 2, out)
+        return self.source.fill(self.rows, count, arms, 2, out) if count else 0
+
+    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
+        """What the weight of the i-th row drawn was multiplied by: its bound over its weight."""
+        return INFINITY
+
+    cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
+        """The bound at whose rate the i-th row was drawn."""
+        return INFINITY
+
+    cdef double widening(self) noexcept nogil:
+        """By how much bounds are wider than need be."""
+        return 1.0
+
+    cdef Py_ssize_t thin(self, Py_ssize_t count) except -1 nogil:
+        """Keep each row drawn with the probability that leaves it at the rate of a bound by its own predictors.
+
+        That bound takes the place of the row's. It is the same for the way back, so the chain stays exact.
+        """
+        cdef const float *inverse = <const float *>cnp.PyArray_DATA(self._inverse_cubes)
+        cdef Py_ssize_t arms[2]
+        cdef Py_ssize_t i, kept = 0
+        cdef double loose = LOOSE * self.widening(), share
+        arms[0], arms[1] = 0, 1
+        for i in range(count):
+            PREFETCH(inverse + self.rows[i])
+        (<Expanded>self.source).cubes(self.rows, count, arms, self.after)
+        for i in range(count):
+            share = loose * inverse[self.rows[i]] * self.after[i] / self.size_of(i)
+            if self.stream.bits.next_double(self.stream.bits.state) < share:
+                self.bound[kept] = self.rate_of(i) * min(share, 1.0)
+                self.rows[kept] = self.rows[i]
+                kept += 1
+        return kept
+
+    cdef bint decided_by(self, Py_ssize_t count, double rate, double threshold) except -1 nogil:
+        """Whether the changes of the rows drawn, at this rate in all, add up to more than the threshold."""
+        cdef double log_ratio = 0.0, change, slack = slack_of(self.rounding)
+        cdef Py_ssize_t i
+        if self._inverse_cubes is not None and rate >= MANY:
+            count = self.thin(count)
+        else:
+            for i in range(count):
+                self.bound[i] = self.rate_of(i)
+        self.read(count)
+        for i in range(count):
+            change = held(self, i, self.bound[i], slack)
+            log_ratio += poisson_factor(change, self.bound[i], self.stream.bits.next_double(self.stream.bits.state))
+        return log_ratio > threshold
 
     cdef int full_pass(self, double threshold) except -1 nogil:
         """The exact decision. Whether it is taken depends on both states alike, so the chain stays exact."""
@@ -120,20 +196,24 @@ cdef inline double held(MinibatchChain chain, Py_ssize_t i, double bound, double
 cdef class PoissonChain(MinibatchChain):
     """Poisson minibatches on top of a control variate."""
 
+    cdef double size                # of the move
+
+    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
+        return self.size
+
+    cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
+        return self.urns.urn[self.within].weight[self.rows[i]] * self.size
+
     cdef int decide(self, double threshold) except -1 nogil:
-        cdef double size = self.size_of_move(), rate = self.shell[self.within].total * size
-        cdef const double *weight = self.urns.urn[self.within].weight
-        cdef Py_ssize_t i, count
-        cdef double log_ratio = 0.0, change, bound, slack = slack_of(self.rounding)
+        cdef double rate
+        cdef Py_ssize_t count
+        self.size = self.size_of_move()
+        rate = self.shell[self.within].total * self.size
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
-        self.fetch(count)
-        for i in range(count):
-            bound = weight[self.rows[i]] * size
-            change = held(self, i, bound, slack)
-            log_ratio += poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
-        self.step.accepted = log_ratio > threshold
+        self.draw_rows(count)
+        self.step.accepted = self.decided_by(count, rate, threshold)
         return 0
 
 
@@ -166,7 +246,8 @@ cdef class TunaChain(MinibatchChain):
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
-        self.fetch(count)
+        self.draw_rows(count)
+        self.read(count)
         for i in range(count):
             bound = weight[self.rows[i]] * size * (1.0 + 1e-9) + 1e-12
             change = held(self, i, bound, slack)            # U_i(now) - U_i(new)
@@ -400,7 +481,6 @@ cdef class BlockPoissonChain(MinibatchChain):
     """
 
     def __dealloc__(self):
-        free(self.bound)
         free(self.drawn)
 
     def set_blocks(self, BlockTable blocks not None, ArrowFactor factor not None, hat, radius, most, *inner,
@@ -458,7 +538,6 @@ cdef class BlockPoissonChain(MinibatchChain):
 
     cdef int reserve(self, Py_ssize_t count) except -1 nogil:
         if count > self.room:
-            grow(<void **>&self.bound, count, sizeof(double))
             grow(<void **>&self.drawn, count, sizeof(Py_ssize_t))
         return MinibatchChain.reserve(self, count)
 
@@ -520,17 +599,20 @@ cdef class BlockPoissonChain(MinibatchChain):
             self.upto[g] = rate
         return rate
 
-    cdef int draw(self, Py_ssize_t count, double rate) except -1 nogil:
-        """Draw rows with their bounds, and read both arms on them."""
+    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
+        return self.size[self.drawn[i]]
+
+    cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
+        return self.bound[i]
+
+    cdef int draw_in_blocks(self, Py_ssize_t count, double rate) except -1 nogil:
+        """Draw rows with their bounds."""
         cdef const int64_t *order = <const int64_t *>cnp.PyArray_DATA(self.blocks.order)
         cdef const int64_t *starts = <const int64_t *>cnp.PyArray_DATA(self.blocks.starts)
-        cdef Py_ssize_t arms[2]
-        cdef double *out[2]
         cdef const alias_t *table
         cdef Py_ssize_t i, low, high, middle, parts = self.blocks.n_parts
         cdef int64_t place
         cdef double level
-        arms[0], arms[1] = 0, 1
         self.step.n_read, self.step.n_looks = count, 1
         if count == 0:
             return 0
@@ -563,8 +645,7 @@ cdef class BlockPoissonChain(MinibatchChain):
                 self.bound[i] = self.weight_in[self.ball_of[low]][place] * self.size[low]
             else:
                 self.bound[i] = self.bound_of(self.rows[i])
-        out[0], out[1] = self.before, self.after
-        return self.source.fill(self.rows, count, arms, 2, out)
+        return 0
 
     cdef double bound_of(self, int64_t row) noexcept nogil:
         """The sum of a row's bounds over its blocks, in proportion to which it is drawn."""
@@ -577,16 +658,13 @@ cdef class BlockPoissonChain(MinibatchChain):
         return sum
 
     cdef int decide(self, double threshold) except -1 nogil:
-        cdef double rate = self.measure(), log_ratio = 0.0, change, slack = slack_of(self.rounding)
-        cdef Py_ssize_t i, count
+        cdef double rate = self.measure()
+        cdef Py_ssize_t count
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
-        self.draw(count, rate)
-        for i in range(count):
-            change = held(self, i, self.bound[i], slack)
-            log_ratio += poisson_factor(change, self.bound[i], self.stream.bits.next_double(self.stream.bits.state))
-        self.step.accepted = log_ratio > threshold
+        self.draw_in_blocks(count, rate)
+        self.step.accepted = self.decided_by(count, rate, threshold)
         return 0
 
 

@@ -43,6 +43,12 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
     leans: of 20 outcomes the normal density at the mode gives a chain 1,400 effective samples a CPU second, and
     "student-t" proposals, the default there, 4,300 to 5,300 from 1 % of the rows a step.
 
+    A bound is of a move that points along the row, and moves in many dimensions point along few. So rows of large
+    minibatches are thinned before their terms are computed: how far the move takes the row's own predictors bounds its
+    change too, from 16 parameters on much more closely, and a row is kept with the probability that leaves it at 16
+    times the rate of that bound. It is the same for the way back. `Trace.rows` counts the rows drawn. With 10^5 rows
+    and 5 classes of 20 columns a tenth of 530 rows a step are kept, and a step takes 0.7 times as long.
+
     The terms of Poisson regression have no bounded third derivative, but have one near the mode: a step that leaves a
     ball of radius sqrt(d) + 5 standard deviations, or starts outside, reads all rows.
 

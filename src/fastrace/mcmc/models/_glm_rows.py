@@ -21,7 +21,7 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
-from fastrace.mcmc.models.base import Reference, _CompiledModel
+from fastrace.mcmc.models.base import Reference, _CompiledModel, quotients
 
 __all__ = ["GLMRows", "expanded", "mixed_weights"]
 
@@ -294,6 +294,9 @@ class GLMRows(_CompiledModel):
         if times is not None:
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
+
+    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
+        return None if self.learns_scale else quotients(1.0, self._lengths(reference.factor) ** 3)
 
     def _weights_within(self, hat: Array, lengths: Array, radius: float) -> Array:
         """Weights as those of `_bounds` that hold within a ball; of a fixed scale."""

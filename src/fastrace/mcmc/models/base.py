@@ -495,6 +495,10 @@ class Model:
         """`weights`, `radius` and `rounding` of a `Reference`, then its `shells` one by one."""
         return None, math.inf, 0.0
 
+    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
+        """What each row's weight is to be multiplied by for a bound on its third derivative in its own predictors."""
+        return None
+
     def _rounding(self, hat: Array) -> float:
         """`rounding` of a `Reference`, in one pass."""
         source, theta = self.engine(None)
@@ -546,3 +550,10 @@ class _CompiledModel(Model):
 
     def _arms(self, count: int) -> tuple[TermSource, Array]:
         raise NotImplementedError
+
+
+def quotients(above: ArrayLike, below: ArrayLike) -> NDArray[np.float32]:
+    """Of numbers from 0 up, in single precision: 0 where `below` is 0, and nowhere else for rounding."""
+    found = np.divide(above, below, out=np.zeros(np.shape(below)), where=np.asarray(below) > 0.0)
+    limits = np.finfo(np.float32)
+    return np.where(found > 0.0, np.clip(found, limits.tiny, limits.max), 0.0).astype(np.float32)

@@ -33,7 +33,7 @@ from fastrace.mcmc.models._joint import Effects, Layout, check_group_names, layo
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._variables import softmax_variables
-from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel
+from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel, quotients
 from fastrace.mcmc.models.priors import HalfNormal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
@@ -466,6 +466,10 @@ class Softmax(_CompiledModel):
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         spread = spreads(self._data.rows.X, factor, self.n_classes)
         return self._times_weights(THIRD * spread**3), math.inf, self._rounding(hat)
+
+    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
+        weights = reference.weights
+        return None if weights is None else quotients(self._times_weights(np.full(self.n_rows, THIRD)), weights)
 
     def _rounding(self, hat: Array) -> float:
         largest = max(float(self._times_weights(np.abs(eta).max(axis=1), part).max())
