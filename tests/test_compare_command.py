@@ -145,7 +145,8 @@ def test_events_of_a_table(tmp_path, capsys, name):
 
 
 @pytest.mark.parametrize("labels", [("1.1", "1.10", "1.2"), ("001", "1", "2"), ("1e1", "10", "2"),
-                                    ("True", "TRUE", "False"), ("12345678901234567890", "12345678901234567891", "2")])
+                                    ("True", "TRUE", "False"), ("12345678901234567890", "12345678901234567891", "2"),
+                                    ("NA", "EU", "null"), ("None", "nan", "N/A")])
 def test_labels_of_a_csv_file_are_text(tmp_path, capsys, labels):
     """Labels that are equal as numbers are two arms, and two clusters; the names of columns may have spaces."""
     pytest.importorskip("pandas")

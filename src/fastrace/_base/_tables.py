@@ -148,7 +148,8 @@ def load(
 ) -> Any:
     """What a file holds, whatever its shape; of a file of Arrow the `column`, if it has one of that name.
 
-    `texts` are columns of labels, by name or number: those of a csv file stay text, since 1.1 and 1.10 are two labels.
+    `texts` are columns of labels, by name or number: those of a csv file stay text, since 1.1 and 1.10 are two labels,
+    and NA is one.
     `header` says whether its first line names the columns; None, that it does unless a number stands there.
     """
     suffix = kind_of(path)
@@ -187,9 +188,12 @@ def load(
                         head = pd.read_csv(file, nrows=1, **spelled).columns.tolist()
                 kept = _kept(texts, path, head, delimiter)
                 with unpacked(path) as file:
-                    frame = pd.read_csv(file, dtype=kept, **spelled)
-                for name in kept:
-                    frame[name] = frame[name].str.strip().replace("", np.nan)
+                    frame = pd.read_csv(file, **spelled)
+                if kept:
+                    with unpacked(path) as file:        # NA, null and the like are labels, too
+                        words = pd.read_csv(file, usecols=kept, dtype=str, keep_default_na=False, **spelled)
+                    for name in kept:
+                        frame[name] = words[name].str.strip().replace("", np.nan)
             elif suffix == ".parquet":
                 frame = pd.read_parquet(path, columns=_of_parquet(path, column))
             else:
@@ -237,14 +241,14 @@ def places(columns: str, names: list[str], path: Path) -> list[int]:
     return found
 
 
-def _kept(texts: Collection[str], path: Path, head: list[Any], delimiter: str) -> dict[Any, Any]:
+def _kept(texts: Collection[str], path: Path, head: list[Any], delimiter: str) -> list[Any]:
     """The columns of a csv file that stay text; none if one is not there, which is refused when all is read."""
     if not texts:
-        return {}
+        return []
     names = _header(path, [str(name) for name in head], delimiter)
     with contextlib.suppress(ValueError):
-        return {head[places(text, names, path)[0]]: str for text in texts}
-    return {}
+        return [head[places(text, names, path)[0]] for text in texts]
+    return []
 
 
 def twice(where: str, name: str, count: int) -> str:
