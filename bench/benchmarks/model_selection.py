@@ -111,3 +111,59 @@ class RacePredictions:
 
     def track_fraction_read(self, gaps):
         return race_predictions(self.y, self.predicted, rng=1).fraction_read
+
+
+def six_models(kind):
+    """Of one kind, from simple to complex."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+
+    if kind == "logistic regression":
+        return [make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=2000))
+                for c in (1e-4, 1e-3, 3e-3, 0.01, 0.1, 1.0)]
+    if kind == "boosted trees":
+        return [HistGradientBoostingClassifier(max_iter=n, random_state=0) for n in (10, 20, 40, 80, 160, 320)]
+    return [DecisionTreeClassifier(max_depth=depth, random_state=0) for depth in (4, 6, 8, 10, 12, None)]
+
+
+class LogLoss:
+    """60 races of six models for log loss, from 50,000 rows of predictions: the share read, and how many were wrong.
+
+    By the normal rule, and by bets with the ends of the scores: those of the arrays, or of any probability. The four
+    that are far apart are the simplest logistic regressions.
+    """
+
+    params = [["logistic regression", "boosted trees", "trees with pure leaves", "four far apart"],
+              ["normal", "arrays", "function"]]
+    param_names = ["probabilities", "how"]
+    timeout = 600
+
+    def setup_cache(self):
+        from sklearn.datasets import make_classification
+
+        X, y = make_classification(60_000, 20, n_informative=8, n_redundant=4, n_clusters_per_class=3, flip_y=0.05,
+                                   class_sep=0.8, random_state=0)
+        tables = {kind: np.stack([model.fit(X[:10_000], y[:10_000]).predict_proba(X[10_000:])
+                                  for model in six_models(kind)], axis=1) for kind in self.params[0][:3]}
+        return y[10_000:], tables | {"four far apart": tables["logistic regression"][:, :4].copy()}
+
+    def setup(self, cached, kind, how):
+        self.y, table = cached[0], cached[1][kind]
+        score = np.log(np.clip(table[np.arange(len(self.y)), :, self.y], 2.22e-16, 1.0))
+        self.best = int(score.mean(axis=0).argmax())
+        self.given = {"y_pred": table} if how == "arrays" else {
+            "y_pred": lambda arms, rows: table[np.ix_(rows, arms)], "n_candidates": table.shape[1]}
+        self.given |= {"bound": "normal"} if how == "normal" else {}
+
+    def races(self):
+        return [race_predictions(self.y, scoring="neg_log_loss", first_look=50, cost=1.0, rng=seed, **self.given)
+                for seed in range(60)]
+
+    def track_fraction_read(self, cached, kind, how):
+        return float(np.mean([result.fraction_read for result in self.races()]))
+
+    def track_wrong(self, cached, kind, how):
+        return sum(result.best != self.best for result in self.races())

@@ -400,7 +400,7 @@ def test_bad_options(rng):
         ({"support": (0, np.nan)}, "support is .*nan.*finite ends|support.1. is nan"),
         ({"support": 3}, r"support is 3; a pair \(low, high\)"),
         ({"growth": 1.0}, "growth is 1.0"), ({"bound": "wide"}, "bound is 'wide'"),
-        ({"scoring": "neg_log_loss", "bound": "betting"}, "support is None|predict_proba"),
+        ({"scoring": "neg_log_loss"}, "predict_proba"), ({"scoring": "r2", "bound": "betting"}, "support is None"),
     ):
         with pytest.raises((ValueError, AttributeError), match=said):
             rights(2, **options).fit(X, y)
@@ -533,7 +533,7 @@ def test_several_best_candidates_are_ranked_as_the_race_found_them():
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"n_best": 4}, "n_best is 4"), ({"missing": "worst", "scoring": "neg_log_loss"}, "low end of a support"),
+    ({"n_best": 4}, "n_best is 4"), ({"missing": "worst", "scoring": "r2"}, "low end of a support"),
     ({"missing": "lose"}, "missing is 'lose'"), ({"epsilon": -1.0}, "epsilon is -1"), ({"cost": [1.0]}, "cost has"),
 ])
 def test_what_the_race_cannot_do_is_said_before_anything_is_trained(options, said):

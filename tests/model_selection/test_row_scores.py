@@ -376,15 +376,78 @@ def test_rows_of_different_weight_are_not_dropped():
     assert race_predictions(y, p, missing="drop", sample_weight=np.full(50, 2.0), rng=1).n_rows == 50
 
 
+def pure(rng, n=3000):
+    """True classes, and probabilities by two models, of which the better one is sure of a few wrong classes.
+
+    So few rows decide that a race by the normal rule reads none of them.
+    """
+    y = rng.integers(0, 2, n)
+    p = np.where(y == 1, 0.72, 0.28) + rng.normal(0.0, 0.02, n)
+    rare = rng.permutation(n)[:8]
+    sure = np.where(y == 1, 0.74, 0.26) + rng.normal(0.0, 0.02, n)
+    sure[rare] = 1.0 - y[rare]
+    return y, np.stack([np.column_stack([1.0 - q, q]) for q in (sure, p)], axis=1)
+
+
+@pytest.mark.parametrize("how", ["array", "function", "weights"])
+def test_log_loss_keeps_its_promise_where_rare_rows_decide(how):
+    trials, wrong, by_normal = 100, 0, 0
+    for child in np.random.SeedSequence(5).spawn(trials):
+        y, table = pure(np.random.default_rng(child))
+        weight = np.ones(len(y)) if how != "weights" else 0.5 + np.arange(len(y)) % 2
+        score = np.log(np.clip(table[np.arange(len(y)), :, y], 2.220446e-16, 1.0))
+        best = (weight @ score).argmax()
+        given = {"y_pred": table, "sample_weight": weight, "rng": 1} if how != "function" else {
+            "y_pred": lambda arms, rows, table=table: table[np.ix_(rows, arms)], "n_candidates": 2, "rng": 1}
+        wrong += race_predictions(y, scoring="neg_log_loss", **given).best != best
+        by_normal += race_predictions(y, scoring="neg_log_loss", bound="normal", **given).best != best
+    assert_rate_at_most(wrong, trials, 0.05)
+    assert by_normal > 0.3 * trials
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_ends_of_log_loss_are_those_of_the_probabilities(kind, tmp_path):
+    """Of arrays in memory: their ends hold every score, whatever the type; a memory map is not read for them."""
+    rng = np.random.default_rng(3)
+    y, p = rng.integers(0, 3, 4000), rng.dirichlet([1.0, 2.0, 3.0], (4000, 4))
+    p[:, 1], p[:, 2, :] = [0.2, 0.3, 0.5], np.eye(3)[rng.integers(0, 3, 4000)]
+    p = p.astype(kind)
+    score = named("neg_log_loss")
+    table = score.table(y, p, np.arange(3), None).astype(np.float64)
+    for held in ([p], [p[:, k] for k in range(4)]):
+        parts = [(part.min(axis=0).min(axis=-1), part.max(axis=0).max(axis=-1)) for part in held]
+        least, most = (np.concatenate([np.atleast_1d(end) for end in ends]) for ends in zip(*parts, strict=True))
+        low, high = score.ends_of(least, most)
+        assert (low <= table.min(axis=0)).all() and (table.max(axis=0) <= high).all() and (low < high).all()
+    assert low[1] > -2.0 and low[3] > -36.0 and low[2] == pytest.approx(np.log(np.finfo(kind).eps), rel=0.02)
+    np.save(tmp_path / "p.npy", p)
+    known = {"scoring": "neg_log_loss", "rng": 1, "max_pulls": 4000}
+    far = race_predictions(y, np.load(tmp_path / "p.npy", mmap_mode="r"), **known)
+    wide = race_predictions(y, lambda arms, rows: p[np.ix_(rows, arms)], n_candidates=4, first_look=200, **known)
+    assert far.lower.tolist() == wide.lower.tolist()
+    near = race_predictions(y, p, **known)
+    assert near.lower[1] > far.lower[1] and near.bound == far.bound == "betting"
+
+
+def test_missing_probabilities_count_as_the_worst_that_may_be():
+    y, p = np.arange(1000) % 2, np.full((1000, 2, 2), 0.5)
+    p[:100, 0] = np.nan
+    found = race_predictions(y, p, "neg_log_loss", missing="worst", first_look=1000, rng=1)
+    assert found.best == 1 and found.mean[0] == pytest.approx(0.1 * -36.05 + 0.9 * np.log(0.5))
+    dropped = race_predictions(y, p, "neg_log_loss", missing="drop", rng=1)
+    assert dropped.mean == pytest.approx(np.log([0.5, 0.5]))
+
+
 def test_log_loss_by_the_normal_rule_is_warned_of():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 5_000)
     good, bad = (np.where(y == 1, p, 1.0 - p) for p in (0.9, 0.6))
     noisy = [np.clip(p + rng.normal(0.0, 0.02, len(y)), 0.01, 0.99) for p in (good, bad)]
     tables = [np.column_stack([1.0 - p, p]) for p in noisy]
-    said = race_predictions(y, tables, "neg_log_loss", rng=1)
-    assert said.fraction_read < 1.0 and any("support=(-36.05, 0)" in word for word in said.warnings)
-    sure = race_predictions(y, tables, "neg_log_loss", support=(-36.05, 0.0), rng=1)
-    assert sure.best == said.best == 0 and not any("log loss" in word for word in sure.warnings)
-    read = race_predictions(y[:100], [table[:100] for table in tables], "neg_log_loss")
+    said = race_predictions(y, tables, "neg_log_loss", bound="normal", rng=1)
+    assert said.fraction_read < 1.0 and any("bound='auto' keeps the promise" in word for word in said.warnings)
+    for sure in (race_predictions(y, tables, "neg_log_loss", rng=1),
+                 race_predictions(y, tables, "neg_log_loss", support=(-36.05, 0.0), rng=1)):
+        assert sure.best == said.best == 0 and not sure.warnings and sure.bound == "betting"
+    read = race_predictions(y[:100], [table[:100] for table in tables], "neg_log_loss", bound="normal")
     assert read.fraction_read == 1.0 and not any("log loss" in word for word in read.warnings)

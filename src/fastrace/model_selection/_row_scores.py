@@ -78,15 +78,19 @@ class RowScore:
     def _accept_sample_weight(self) -> bool:
         return True                          # scikit-learn asks its scorers so
 
-    doubt = ""          # what the normal rule may miss of such scores, where they have no support
+    doubt = ""          # what the normal rule may miss of such scores
 
     def support_for(self, labels: Any) -> tuple[float, float] | None:
         """The support, given the classes."""
         return self.support
 
-    def warnings(self, result: Any, ends: Any) -> tuple[str, ...]:
+    def ends_of(self, least: NDArray[Any], most: NDArray[Any]) -> tuple[Floats, Floats] | None:
+        """Ends of the scores of each candidate whose predictions lie between these; None where they say no more."""
+        return None
+
+    def warnings(self, result: Any) -> tuple[str, ...]:
         """What to say of a race of such scores."""
-        return (self.doubt,) if self.doubt and ends is None and result.fraction_read < 1.0 else ()
+        return (self.doubt,) if self.doubt and result.bound == "normal" and result.fraction_read < 1.0 else ()
 
     def fold(self, y: Any, n_rows: int, sample_weight: Any = None) -> Fold:
         """Weights of the rows, before any prediction."""
@@ -275,17 +279,28 @@ class OfProbabilities(NamedRowScore):
         return super().rows(y, p, labels, constants)
 
 
+def _eps(p: NDArray[Any]) -> float:
+    """Where scikit-learn cuts off probabilities of this type."""
+    return float(np.finfo(p.dtype if p.dtype.kind == "f" else np.float64).eps)
+
+
+def _log_clipped(p: NDArray[Any]) -> Any:
+    eps = _eps(p)
+    return np.log(np.clip(p.astype(p.dtype if p.dtype.kind == "f" else np.float64), eps, 1.0 - eps))
+
+
 class _LogLoss(OfProbabilities):
     doubt = ("log loss hangs on the few rows where a probability is near 0, of which the normal rule may have seen "
-             "none: it can err far more often than delta. Probabilities are clipped at 2.2e-16, so support=(-36.05, 0) "
-             "makes the promise rigorous")
+             "none: it can err far more often than delta; bound='auto' keeps the promise")
 
     def _rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Any:
         column, there = _columns(y, labels)
-        p = np.where(there, response[np.arange(len(y)), column], 0.0)
-        kind = p.dtype if p.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        eps = np.finfo(response.dtype if response.dtype == np.float32 else kind).eps
-        return np.log(np.clip(p, eps, 1.0 - eps))
+        return _log_clipped(np.where(there, response[np.arange(len(y)), column], response.dtype.type(0)))
+
+    def ends_of(self, least: NDArray[Any], most: NDArray[Any]) -> tuple[Floats, Floats]:
+        low, high = (_log_clipped(p).astype(np.float64) for p in (least, most))
+        rounding = max(8.0 * _eps(least), 1e-6)       # a support needs some width, where all probabilities are equal
+        return low - rounding * (1.0 - low), np.minimum(high + rounding, 0.0)
 
 
 class _Brier(OfProbabilities):
@@ -305,7 +320,7 @@ _squared = _less(lambda y, p: np.square(y - p))
 NAMED: dict[str, Entry] = {      # by name: function, response, support, and the metric of scikit-learn
     "accuracy": (_accuracy, "predict", (0.0, 1.0), "accuracy_score"),
     "balanced_accuracy": (_accuracy, "predict", (0.0, 1.0), "balanced_accuracy_score"),
-    "neg_log_loss": (_squared, "predict_proba", None, "log_loss"),
+    "neg_log_loss": (_squared, "predict_proba", (-36.05, 0.0), "log_loss"),      # of the least double that is not cut
     "neg_brier_score": (_squared, "predict_proba", (-2.0, 0.0), "brier_score_loss"),
     "r2": (_squared, "predict", None, "r2_score"),
     "neg_mean_squared_error": (_squared, "predict", None, "mean_squared_error"),
@@ -362,12 +377,12 @@ def row_scores(scoring: Any) -> dict[str, RowScore]:
     return {str(name): row_score(score) for name, score in named_scores.items()}
 
 
-def scaled_support(support: tuple[float, float] | None, scale: Floats) -> tuple[float, float] | None:
-    """The interval that holds support times any number of `scale`."""
+def scaled_support(support: Any, scale: Floats) -> Any:
+    """The interval that holds support times any number of `scale`; numbers, or one of each per candidate."""
     if support is None:
         return None
-    ends = [end * factor for end in support for factor in (float(scale.min()), float(scale.max()))]
-    return min(ends), max(ends)
+    ends = np.stack([end * factor for end in support for factor in (float(scale.min()), float(scale.max()))])
+    return np.min(ends, axis=0), np.max(ends, axis=0)
 
 
 @_checks.rebuilds(1, NamedRowScore, subclasses=True)

@@ -109,7 +109,7 @@ class HeldOut:
         if result.stopped_by == "single" and search.n_best > 1:     # all were asked for, and scored: the best first
             own = self.looks[-1].sums[0].sum(axis=1)
             result = replace(result, best=np.atleast_1d(result.best)[np.argsort(-own, kind="stable")])
-        said = raced.warnings(result, ends)
+        said = raced.warnings(result)
         if self.n_filled:
             said = (WORST_REWARDS.format(counted(self.n_filled, "missing score")), *said)
         self.result = replace(result, names=self.names, n_missing=result.n_missing + self.n_filled,

@@ -41,8 +41,9 @@ class RacingSearchCV(CandidateSearch):
         score, and the usual losses of regression, by scikit-learn's names; or a `RowScore`. With several, `refit` names
         the one that is raced for; all are in `cv_results_`, from the same rows. See Notes for those that are none.
     bound : str, default "auto"
-        See `FiniteRace`. ``"auto"``: rigorous where the range of a row's score is known (accuracy, Brier score,
-        `support`); elsewhere means of `first_look` rows are taken as normal.
+        See `FiniteRace`. ``"auto"``: rigorous where the range of a row's score is known (accuracy, log loss, Brier
+        score, `support`); elsewhere means of `first_look` rows are taken as normal. For log loss ``"normal"`` reads
+        fewer rows, and errs far more often than `delta` where probabilities may be near 0; see `race_predictions`.
     support : tuple of float, optional
         Interval that holds the score of every row.
     first_look : int, default 100
