@@ -110,6 +110,13 @@ def sweeps():
         "moves": (True, True, False), "concentration": 1.0, "sd_scale": 1.0, "most": 0.3, "order_by": -1}
 
 
+def class_at():
+    from fastrace._models._group_expansions import GroupExpansions
+
+    glm = GLMSource(np.ones((200, 1)), np.arange(200.0), family="gaussian", learn_scale=True)
+    return (glm, GroupExpansions(*expansions()), 100), {}
+
+
 def core_of(race):
     """The arguments of the core of a race over 200 rows."""
     options = race._options
@@ -182,8 +189,8 @@ ARGUMENTS = {
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_nested_normal.NormalInner": lambda: (expanded(), {}),
     "_group_blocks.GroupBlocks": group_blocks, "_scaled.ScaledInner": scaled_inner,
-    "_surrogate.Inner": lambda: (expanded()[:1], {}), "_surrogate.SurrogateMove": inner_move,
-    "_chain.Urns": urns,
+    "_class_at.ClassAt": class_at, "_surrogate.Inner": lambda: (expanded()[:1], {}),
+    "_surrogate.SurrogateMove": inner_move, "_chain.Urns": urns,
     "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),
     "_minibatch.BlockTable": call(np.ones(4), np.array([0, 1, 1, 0]), 2),
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
@@ -286,7 +293,7 @@ def says_never_set_up(errors):
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
          "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
-NO_METHODS = {"_group_blocks.GroupBlocks", "_weighted.WeightedRace", "_xla_chain.Crew"}
+NO_METHODS = {"_class_at.ClassAt", "_group_blocks.GroupBlocks", "_weighted.WeightedRace", "_xla_chain.Crew"}
 
 
 @pytest.mark.parametrize("name", sorted(COMPILED))

@@ -74,20 +74,7 @@ class ScaledGroup(Group):
     def __init__(self, X, y, hat, metric, weights, radius, df=None):
         self.X, self.y, self.hat, self.df, self.radius = X, y, hat, df, radius
         self.eta, self.value = X @ hat[:-1], self.terms(hat)
-        u = (y - self.eta) * math.exp(-hat[-1])             # f = -t - g(u): derivatives by u, then by eta and t
-        if df is None:
-            first, second = u, np.ones(len(u))
-        else:
-            first = (df + 1.0) * u / (df + u**2)
-            second = (df + 1.0) * (df - u**2) / (df + u**2) ** 2
-        by_eta = math.exp(-hat[-1])
-        self.slope = np.stack([first * by_eta, first * u - 1.0])
-        self.curvature = -np.stack([second * by_eta**2, (second * u + first) * by_eta, (second * u + first) * u])
-        self.gradient = np.append(self.slope[0] @ X, self.slope[1].sum())
-        self.H = np.zeros((len(hat), len(hat)))
-        self.H[:-1, :-1] = X.T @ (-self.curvature[0][:, None] * X)
-        self.H[-1, :-1] = self.H[:-1, -1] = -self.curvature[1] @ X
-        self.H[-1, -1] = -self.curvature[2].sum()
+        self.slope, self.curvature, self.gradient, self.H = self.derivatives(hat)
         if radius == 0.0:                                   # no bounds; what is curved upwards is taken off
             scale = np.sqrt(np.abs(np.diag(self.H)))
             values, vectors = np.linalg.eigh(self.H / np.outer(scale, scale))
@@ -95,6 +82,21 @@ class ScaledGroup(Group):
         self.root, self.weights = np.linalg.cholesky(metric).T, weights if radius else np.full(len(y), np.inf)
         if radius:
             self.keep, self.other = alias_table(self.weights)
+
+    def derivatives(self, theta):
+        """Of each row by eta and t, and twice; the gradient of their sum, and minus its Hessian."""
+        u, by_eta = (self.y - self.X @ theta[:-1]) * math.exp(-theta[-1]), math.exp(-theta[-1])
+        first, second = u, np.ones(len(u))                  # of g, where a term is -t - g(u)
+        if self.df is not None:
+            first = (self.df + 1.0) * u / (self.df + u**2)
+            second = (self.df + 1.0) * (self.df - u**2) / (self.df + u**2) ** 2
+        slope = np.stack([first * by_eta, first * u - 1.0])
+        curvature = -np.stack([second * by_eta**2, (second * u + first) * by_eta, (second * u + first) * u])
+        H = np.zeros((len(theta), len(theta)))
+        H[:-1, :-1] = self.X.T @ (-curvature[0][:, None] * self.X)
+        H[-1, :-1] = H[:-1, -1] = -curvature[1] @ self.X
+        H[-1, -1] = -curvature[2].sum()
+        return slope, curvature, np.append(slope[0] @ self.X, slope[1].sum()), H
 
     def terms(self, theta, rows=slice(None)):
         family = "gaussian" if self.df is None else "student-t"
@@ -105,6 +107,26 @@ class ScaledGroup(Group):
         slope, bend = self.slope[:, rows], self.curvature[:, rows]
         expansion = slope[0] * a + slope[1] * t + 0.5 * (bend[0] * a * a + 2.0 * bend[1] * a * t + bend[2] * t * t)
         return self.terms(theta, rows) - self.value[rows] - expansion
+
+
+def followed(theta, large, small, at, precision):
+    """Log density of a class at a point, but for what a scale's prior is besides, and the normal density there.
+
+    Mean and precision of that one come from Newton's step; the diagonal of a precision grows until it is one.
+    """
+    value = -0.5 * precision @ (theta - at) ** 2 + sum(group.expansion(theta) for group in large)
+    value += sum(group.terms(theta).sum() for group in small)
+    slope, H = -precision * (theta - at), np.diag(precision)
+    for group in large:
+        slope, H = slope + group.gradient - group.H @ (theta - group.hat), H + group.H
+    for group in small:
+        _, _, gradient, curvature = group.derivatives(theta)
+        slope, H = slope + gradient, H + curvature
+    damping, diagonal = 0.0, np.abs(np.diag(H))
+    while np.linalg.eigvalsh(H + np.diag(damping * diagonal))[0] <= 0.0:
+        damping = max(1.0, 4.0 * damping)
+    H = H + np.diag(damping * diagonal)
+    return value, theta + np.linalg.solve(H, slope), H
 
 
 class HalfStudentScale:
@@ -126,7 +148,7 @@ class HalfStudentScale:
 
 
 def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentration, prior, sd_scale=None, scale=None,
-           label_rows=0):
+           small_rows=0):
     """States after each of n sweeps, and the rows read; hierarchical where `sd_scale` is given.
 
     `prior` is mean and precision: of the parameters of the classes, or of `mean`. With `scale`, a prior such as
@@ -137,7 +159,7 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
     for _ in range(n):
         stream, rows = RowStream(int(rng.bit_generator.random_raw())), 0
         for g, group in enumerate(groups):
-            if len(group.y) <= label_rows:
+            if len(group.y) <= small_rows:
                 score = np.log(weights) + [group.terms(t).sum() for t in theta]
                 share = np.exp(score - score.max())
                 labels[g] = int(np.searchsorted(np.cumsum(share), rng.random() * share.sum(), side="right"))
@@ -162,6 +184,24 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
                 A, b = A + group.H, b + group.H @ group.hat + group.gradient
             plain = own and rng.random() < PLAIN
             size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else 1.0
+            small = [group for group in own if len(group.y) <= small_rows]
+            large = [group for group in own if len(group.y) > small_rows]
+            if small:
+                value, center, H = followed(theta[k], large, small, at, precision)
+                z = np.array([rng.standard_normal() for _ in range(d)])
+                new = (theta[k] if plain else center) + size * np.linalg.solve(np.linalg.cholesky(H).T, z)
+                there, back, H_there = followed(new, large, small, at, precision)
+                step = theta[k] - (new if plain else back)
+                ratio = there - value + 0.5 * z @ z - 0.5 * step @ H_there @ step / size**2
+                ratio += 0.5 * (np.linalg.slogdet(H_there)[1] - np.linalg.slogdet(H)[1])
+                ratio += scale.beside(new[-1]) - scale.beside(theta[k][-1])
+                rows += sum(len(group.y) for group in small)
+                for group in large:
+                    change, some = group.log_ratio(theta[k], new, stream, most)
+                    ratio, rows = ratio + change, rows + some
+                if ratio > -rng.standard_exponential():
+                    theta[k] = new
+                continue
             noise = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
             new, ratio = (theta[k] if plain else np.linalg.solve(A, b)) + noise, 0.0
             if plain:

@@ -183,14 +183,14 @@ cdef class GroupExpansions:
         return sum
 
     cdef void add_up(self, const Py_ssize_t *labels, Py_ssize_t n_classes, double *out) noexcept nogil:
-        """out[c]: the sum of the coefficients of the groups with label c, shape (n_classes, n_terms)."""
+        """out[c]: the sum of the coefficients of the groups with label c, shape (n_classes, n_terms); -1 is none."""
         cdef const double *own = <const double *>cnp.PyArray_DATA(self.coefficients)
         cdef double *to
         cdef Py_ssize_t g, k
         memset(out, 0, n_classes * self.n_terms * sizeof(double))
         for g in range(self.n_groups):
             to = out + labels[g] * self.n_terms
-            for k in range(self.n_terms):
+            for k in range(self.n_terms if labels[g] >= 0 else 0):
                 to[k] += own[k]
             own += self.n_terms
 

@@ -11,9 +11,12 @@ group for a label, of all groups of the class for parameters. Weights and hyperp
 
 A scale that is learned is the last parameter of each class, as its logarithm t. Its prior p(t) need not be normal: the
 proposal has a normal density N(t) in its place, and the ratio of p / N at both points is part of the decision. In t an
-expansion follows the likelihood of a few rows badly, so that the labels of small groups are drawn from all their rows:
+expansion follows the likelihood of a few rows badly. So small groups are read: their labels are drawn
 
-    from weight_k exp(L_g(theta_k)), and no decision is left.
+    from weight_k exp(L_g(theta_k)), and no decision is left,
+
+and parameters of classes that have any are proposed about Newton's step from where they are, from the derivatives of
+the rows of small groups and the expansions of the others. What that makes of the ratio is in the decision.
 
 Where expansions are poor, such proposals may hold a chain in a place that they hardly ever propose. So a share of all
 changes is proposed otherwise: labels from wider shares, weight_k exp(Q_g(theta_k)) to the power WIDE, and parameters by
@@ -40,6 +43,8 @@ from fastrace._math._poisson cimport poisson_factor
 from fastrace._models._expanded cimport TermSource
 from fastrace._models._group_expansions cimport GroupExpansions
 from fastrace._models._priors cimport JointPrior
+from fastrace.mcmc.kernels._class_at cimport ClassAt
+from fastrace.mcmc.kernels._classes cimport draw_mean_and_spread, draw_weights, order_classes, pick, sort_members
 from fastrace.races._weighted cimport slack_of
 
 import numpy as np
@@ -50,7 +55,6 @@ cnp.import_array()
 
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
-    double random_standard_gamma(bitgen_t *bits, double shape)
     int64_t random_poisson(bitgen_t *bits, double rate)
 
 cdef enum:
@@ -69,7 +73,7 @@ cdef class SurrogateGibbsCore:
     Parameters
     ----------
     source : TermSource
-        Two arms, or one for each class if these are more and `label_rows` is given; the rows of each group follow each
+        Two arms, or one for each class if these are more and `small_rows` is given; the rows of each group follow each
         other, as in `groups`.
     theta : ndarray of float64, shape (n_arms, dim)
         Where the source reads its parameters.
@@ -91,8 +95,8 @@ cdef class SurrogateGibbsCore:
         Whether the last parameter is the logarithm of a scale.
     scale_prior : JointPrior, optional
         Prior of that logarithm, an auxiliary parameter alone, if it is not the normal one above.
-    label_rows : int, default 0
-        Groups of up to so many rows have their labels drawn from all their rows.
+    small_rows : int, default 0
+        Groups of up to so many rows are small: they are read, and their expansions are not used.
     """
 
     cdef guard_t guard
@@ -103,7 +107,8 @@ cdef class SurrogateGibbsCore:
     cdef Py_ssize_t n_coefficients      # parameters of a class but for the logarithm of its scale
     cdef bint moves_parameters, moves_weights, hierarchical, learns_scale
     cdef JointPrior scale_prior         # None where it is normal
-    cdef int64_t label_rows
+    cdef int64_t small_rows
+    cdef ClassAt here, there            # a class with small groups as it is and as it is proposed; None without such
     cdef double concentration, sd_scale, most
     cdef object _kept                   # arrays behind the pointers
     # what the source reads
@@ -137,6 +142,7 @@ cdef class SurrogateGibbsCore:
     cdef double *room                   # (2 dim,)
     cdef Py_ssize_t *member             # groups, class after class, and where each class begins
     cdef Py_ssize_t *begin
+    cdef Py_ssize_t *known              # labels of groups whose expansions count, -1 of others
     cdef Py_ssize_t *arms               # 0, 1 and so on, one for each class
     cdef Py_ssize_t *order              # classes as they are recorded, and the place of each
     cdef Py_ssize_t *rank
@@ -155,11 +161,11 @@ cdef class SurrogateGibbsCore:
 
     def __init__(self, TermSource source not None, theta, GroupExpansions groups not None, n_classes, prior_mean,
                  prior_precision, *, moves, concentration, sd_scale, most, order_by, learns_scale=False,
-                 JointPrior scale_prior=None, label_rows=0):
+                 JointPrior scale_prior=None, small_rows=0):
         guard_check_built(&source.guard, source)
         guard_check_built(&groups.guard, groups)
         cdef Py_ssize_t d = groups.dim, k = n_classes, g = groups.n_groups
-        arms = max(2, k) if label_rows else 2
+        arms = max(2, k) if small_rows else 2
         if source.n_arms != arms or source.n_rows != groups.n_rows or theta.shape != (arms, d) \
                 or theta.dtype != np.float64 or not theta.flags.c_contiguous:
             raise ValueError(f"the source has {source.n_arms} arms of {source.n_rows} rows and theta shape "
@@ -171,7 +177,7 @@ cdef class SurrogateGibbsCore:
         self.n_groups, self.n_classes, self.dim = g, k, d
         self.moves_parameters, self.moves_weights, self.hierarchical = moves
         self.concentration, self.sd_scale, self.most, self.order_by = concentration, sd_scale, most, order_by
-        self.learns_scale, self.scale_prior, self.label_rows = learns_scale, scale_prior, label_rows
+        self.learns_scale, self.scale_prior, self.small_rows = learns_scale, scale_prior, small_rows
         self.n_coefficients = d - self.learns_scale
         self.size = g + (k * d if self.moves_parameters else 0) + (k if self.moves_weights else 0) \
             + (2 * self.n_coefficients if self.hierarchical else 0)
@@ -185,8 +191,11 @@ cdef class SurrogateGibbsCore:
         self.prior_precision = <const double *>cnp.PyArray_DATA(precision)
         self.label, self.member, self.begin = self._places(g), self._places(g), self._places(k + 1)
         self.order, self.rank, self.arms = self._places(k), self._places(k), self._places(k)
+        self.known = self._places(g)
         for i in range(k):
             self.arms[i] = i
+        if np.diff(groups.starts).min() <= small_rows:
+            self.here, self.there = (ClassAt(source, groups, small_rows) for _ in range(2))
         self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
         self.scale = self._numbers(k)
         self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k)
@@ -291,15 +300,7 @@ cdef class SurrogateGibbsCore:
     cdef void write(self, double *to) noexcept nogil:
         """Labels, then what moves: coefficients, scales, weights, mean and spread; classes in the order asked for."""
         cdef Py_ssize_t d = self.dim, p = self.n_coefficients, i, j, k
-        for k in range(self.n_classes):         # insertion sort
-            i = k
-            while self.order_by >= 0 and i > 0 and (self.theta[self.order[i - 1] * d + self.order_by]
-                                                    > self.theta[k * d + self.order_by]):
-                self.order[i] = self.order[i - 1]
-                i -= 1
-            self.order[i] = k
-        for k in range(self.n_classes):
-            self.rank[self.order[k]] = k
+        order_classes(self.theta, self.n_classes, d, self.order_by, self.order, self.rank)
         for i in range(self.n_groups):
             to[i] = <double>self.rank[self.label[i]]
         to += self.n_groups
@@ -329,22 +330,26 @@ cdef class SurrogateGibbsCore:
                 self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
 
     cdef int sweep(self, bitgen_t *bits, int64_t tuned) except -1 nogil:
-        cdef Py_ssize_t g, k
+        cdef Py_ssize_t g, j, k
         row_stream_seed(&self.stream, bits.next_uint64(bits.state))
         self.n_read = self.n_decided = self.n_accepted = self.n_full = 0
         self.groups.features(self.theta, self.n_classes, self.powers)
         self.groups.values_of(self.powers, self.n_classes, self.values)
         for g in range(self.n_groups):
             self.draw_label(g, bits)
-        self.sort_members()
+        sort_members(self.label, self.n_groups, self.n_classes, self.member, self.begin)
         if self.moves_parameters:
-            self.groups.add_up(self.label, self.n_classes, self.sums)
+            for g in range(self.n_groups):
+                self.known[g] = -1 if self.rows_of(g) <= self.small_rows else self.label[g]
+            self.groups.add_up(self.known, self.n_classes, self.sums)
             for k in range(self.n_classes):
                 self.draw_parameters(k, tuned, bits)
         if self.moves_weights:
-            self.draw_weights(bits)
+            draw_weights(bits, self.concentration, self.begin, self.n_classes, self.weight, self.log_weight)
         if self.hierarchical:
-            self.draw_hyperparameters(bits)
+            for j in range(self.n_coefficients):
+                draw_mean_and_spread(bits, self.theta + j, self.n_classes, self.dim, self.prior_mean[j],
+                                     self.prior_precision[j], self.sd_scale, &self.mean[j], &self.spread[j])
             self.take_prior()
         return 0
 
@@ -353,7 +358,7 @@ cdef class SurrogateGibbsCore:
         cdef Py_ssize_t k, now = self.label[g], new
         cdef double largest = -INFINITY, total = 0.0, log_ratio = 0.0, power = 1.0
         cdef bint plain, full, accepted
-        if self.rows_of(g) <= self.label_rows:
+        if self.rows_of(g) <= self.small_rows:
             return self.draw_label_from_rows(g, bits)
         plain = bits.next_double(bits.state) < PLAIN
         for k in range(self.n_classes):
@@ -365,7 +370,7 @@ cdef class SurrogateGibbsCore:
         for k in range(self.n_classes):
             self.share[k] = exp(power * (self.score[k] - largest))
             total += self.share[k]
-        new = self.pick(bits.next_double(bits.state) * total, now)
+        new = pick(self.share, self.n_classes, bits.next_double(bits.state) * total, now)
         if new == now:
             return 0
         if plain:
@@ -404,19 +409,8 @@ cdef class SurrogateGibbsCore:
         for k in range(self.n_classes):
             self.share[k] = exp(self.score[k] - largest)
             total += self.share[k]
-        self.label[g] = self.pick(bits.next_double(bits.state) * total, self.label[g])
+        self.label[g] = pick(self.share, self.n_classes, bits.next_double(bits.state) * total, self.label[g])
         return 0
-
-    cdef Py_ssize_t pick(self, double left, Py_ssize_t last) noexcept nogil:
-        """The state in whose share `left` lies; `last` if there is none."""
-        cdef Py_ssize_t k
-        for k in range(self.n_classes):
-            if self.share[k] > 0.0:
-                last = k
-                left -= self.share[k]
-                if left < 0.0:
-                    break
-        return last
 
     cdef bint decide(self, double log_ratio, bint full, bitgen_t *bits) noexcept nogil:
         """A Metropolis decision; a ratio that is nan refuses."""
@@ -478,24 +472,6 @@ cdef class SurrogateGibbsCore:
             log_ratio[0] += poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
         return 0
 
-    cdef void sort_members(self) noexcept nogil:
-        """The groups of class k: member[begin[k]] to member[begin[k + 1] - 1], ascending."""
-        cdef Py_ssize_t g, k, count = 0, own
-        for k in range(self.n_classes + 1):
-            self.begin[k] = 0
-        for g in range(self.n_groups):
-            self.begin[self.label[g]] += 1
-        for k in range(self.n_classes + 1):
-            own = self.begin[k]
-            self.begin[k] = count
-            count += own
-        for g in range(self.n_groups):
-            self.member[self.begin[self.label[g]]] = g
-            self.begin[self.label[g]] += 1
-        for k in range(self.n_classes, 0, -1):
-            self.begin[k] = self.begin[k - 1]
-        self.begin[0] = 0
-
     cdef int draw_parameters(self, Py_ssize_t k, int64_t tuned, bitgen_t *bits) except -1 nogil:
         """New parameters of a class, from the normal density that its groups' expansions and the prior make.
 
@@ -506,11 +482,14 @@ cdef class SurrogateGibbsCore:
         cdef Py_ssize_t d = self.dim, j
         cdef double *theta = self.theta + k * d
         cdef double share = self.noise[k], keep, log_ratio = 0.0
-        cdef bint empty = self.begin[k] == self.begin[k + 1], full, accepted
+        cdef bint empty = self.begin[k] == self.begin[k + 1], full
         cdef bint plain = not empty and bits.next_double(bits.state) < PLAIN
-        self.factor_class(k)
         if plain:
             share = 2.4 / sqrt(<double>d) * exp(1.5 * random_standard_normal(bits))
+        for j in range(self.begin[k], self.begin[k + 1] if self.here is not None else 0):
+            if self.rows_of(self.member[j]) <= self.small_rows:
+                return self.draw_from_rows(k, share, plain, tuned, bits)
+        self.factor_class(k)
         keep = sqrt(max(0.0, 1.0 - share * share))
         self.draw_noise(bits)
         for j in range(d):
@@ -529,15 +508,64 @@ cdef class SurrogateGibbsCore:
             full, log_ratio = False, -INFINITY
         else:
             full = self.weigh_class(k, plain, &log_ratio)
-        accepted = self.decide(log_ratio, full, bits)
+        self.decide_on(k, log_ratio, full, plain, tuned, bits)
+        return 0
+
+    cdef void decide_on(self, Py_ssize_t k, double log_ratio, bint full, bint plain, int64_t tuned,
+                        bitgen_t *bits) noexcept nogil:
+        """Take the parameters `new` of a class or not; count and tune where they were not proposed plainly."""
+        cdef bint accepted = self.decide(log_ratio, full, bits)
         if accepted:
             self.take(k)
         if not plain:
             self.tally[2] += 1
             self.tally[3] += accepted
             if tuned >= 0:
-                self.noise[k] = min(1.0, max(0.01, share * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+                self.noise[k] = min(1.0, max(0.01, self.noise[k] * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+
+    cdef int draw_from_rows(self, Py_ssize_t k, double share, bint plain, int64_t tuned,
+                            bitgen_t *bits) except -1 nogil:
+        """The same of a class with small groups, whose normal density depends on where the class is.
+
+        theta' = m(theta) + s root(theta)^-T z with m(theta) = center(theta) + sqrt(1 - s^2) (theta - center(theta)), or
+        theta for a walk. The ratio has the density of theta given theta' over that of theta' given theta.
+        """
+        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, j
+        cdef int size = <int>d, single = 1
+        cdef double *theta = self.theta + k * d
+        cdef double *features = self.powers + self.n_classes * m
+        cdef double keep = 1.0 if plain else sqrt(max(0.0, 1.0 - share * share)), log_ratio = 0.0
+        memcpy(self.now, theta, d * sizeof(double))
+        self.look(self.here, k, self.now, self.powers + k * m)
+        for j in range(d):
+            self.new[j] = random_standard_normal(bits)
+            log_ratio += 0.5 * self.new[j] * self.new[j]
+        dtrsv(b"L", b"T", b"N", &size, self.here.root, &size, self.new, &single)
+        for j in range(d):
+            self.new[j] = self.here.center[j] + keep * (theta[j] - self.here.center[j]) + share * self.new[j]
+        if not self.settle_scale():
+            self.decide_on(k, -INFINITY, True, plain, tuned, bits)
+            return 0
+        self.groups.features(self.new, 1, features)
+        self.look(self.there, k, self.new, features)
+        for j in range(d):
+            self.room[j] = theta[j] - self.there.center[j] - keep * (self.new[j] - self.there.center[j])
+        log_ratio += (self.there.value - self.here.value + self.there.half_log_det - self.here.half_log_det
+                      - 0.5 * self.there.squared(self.room) / (share * share))
+        for j in range(self.begin[k], self.begin[k + 1]):
+            if self.rows_of(self.member[j]) <= self.small_rows:
+                self.n_read += self.rows_of(self.member[j])
+            else:
+                self.weigh(self.member[j], self.groups.value(self.member[j], features)
+                           - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
+        self.decide_on(k, log_ratio, True, plain, tuned, bits)
         return 0
+
+    cdef int look(self, ClassAt at, Py_ssize_t k, const double *theta, const double *features) except -1 nogil:
+        """Class k at a point."""
+        return at.look(theta, features, self.sums + k * self.groups.n_terms, self.mean, self.precision,
+                       0.0 if self.scale_prior is None else self.of_prior(theta[self.dim - 1]),
+                       self.member + self.begin[k], self.begin[k + 1] - self.begin[k])
 
     cdef void take(self, Py_ssize_t k) noexcept nogil:
         """Class k gets the parameters `new`."""
@@ -620,37 +648,3 @@ cdef class SurrogateGibbsCore:
             full |= self.weigh(self.member[j], self.groups.value(self.member[j], new)
                                - self.groups.value(self.member[j], now), log_ratio)
         return full
-
-    cdef void draw_weights(self, bitgen_t *bits) noexcept nogil:
-        """Given the labels, Dirichlet."""
-        cdef double total = 0.0
-        cdef Py_ssize_t k
-        for k in range(self.n_classes):
-            self.weight[k] = random_standard_gamma(bits, self.concentration + (self.begin[k + 1] - self.begin[k]))
-            total += self.weight[k]
-        for k in range(self.n_classes):
-            self.weight[k] /= total
-            self.log_weight[k] = log(self.weight[k])
-
-    cdef void draw_hyperparameters(self, bitgen_t *bits) noexcept nogil:
-        """Mean and spread of each coefficient over the classes.
-
-        A half-Cauchy spread of scale A is inverse gamma given a number a: spread^2 | a ~ IG(1 / 2, 1 / a), a ~ IG(1 /
-        2, 1 / A^2) (Makalic & Schmidt 2016). With T the sum of squares of K classes about their mean: a | spread ~
-        IG(1, 1 / spread^2 + 1 / A^2), and spread^2 | a ~ IG((1 + K) / 2, 1 / a + T / 2).
-        """
-        cdef Py_ssize_t d = self.dim, k, j
-        cdef double sum, squares, precision, own, rate
-        for j in range(self.n_coefficients):
-            sum = squares = 0.0
-            for k in range(self.n_classes):
-                sum += self.theta[k * d + j]
-            own = 1.0 / (self.spread[j] * self.spread[j])
-            precision = self.prior_precision[j] + own * self.n_classes
-            self.mean[j] = ((self.prior_precision[j] * self.prior_mean[j] + own * sum) / precision
-                            + random_standard_normal(bits) / sqrt(precision))
-            for k in range(self.n_classes):
-                squares += (self.theta[k * d + j] - self.mean[j]) * (self.theta[k * d + j] - self.mean[j])
-            rate = random_standard_exponential(bits) / (own + 1.0 / (self.sd_scale * self.sd_scale))    # 1 / a
-            rate = (rate + 0.5 * squares) / random_standard_gamma(bits, 0.5 * (1.0 + self.n_classes))
-            self.spread[j] = sqrt(rate)

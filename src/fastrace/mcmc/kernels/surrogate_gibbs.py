@@ -12,7 +12,7 @@ from fastrace._base import _checks
 from fastrace.mcmc.kernels._rows import SPREAD
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
 from fastrace.mcmc.models.glm import GLM
-from fastrace.mcmc.models.mixture import LABEL_ROWS, MixtureOf, apart, normals_of_classes
+from fastrace.mcmc.models.mixture import SMALL_GROUP, MixtureOf, apart, normals_of_classes
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, keep_partial
 from fastrace.mcmc.trace import Part
 
@@ -107,8 +107,10 @@ class SurrogateGibbs:
     place of the scale's prior, and the decision has what the prior is besides. Bounds are then ones on third
     derivatives in predictor and logarithm, and hold within :math:`\sqrt{d} + 5` standard deviations; beyond, groups are
     read whole.
-    Labels of groups of up to ``25 d`` rows are drawn from sums over all their rows, which leaves no decision: few rows
-    are expanded too badly in the logarithm. Scales lie between exp(-700) and exp(700).
+    Few rows are expanded too badly in the logarithm. So groups of up to ``25 d`` rows are read whole: their labels are
+    drawn from sums over their rows, which leaves no decision, and the parameters of their class are proposed about
+    Newton's step from where they are, accepted with the ratio of both ways in it. Scales lie between exp(-700) and
+    exp(700).
 
     The trace counts rows; ``looks`` are the decisions of a sweep, and a sweep counts as ``accepted`` if at least half
     of them were. `acceptance` gives the shares. Chains begin at labels that no row is read for: points of expansion
@@ -373,14 +375,14 @@ class SurrogateGibbs:
             if self._rows is None:
                 self._rows = m.rows_by_group()
             mean, precision, of_scale = m.class_prior() if m.parameters is None else (0.0, 1.0, None)
-            from_rows = LABEL_ROWS * m.dim if m.model.learns_scale else 0
+            from_rows = SMALL_GROUP * m.dim if m.model.learns_scale else 0
             core = SurrogateGibbsCore(
                 *self._rows._arms(max(2, m.n_classes) if from_rows else 2), m.expansions, m.n_classes, mean,
                 precision, moves=(m.parameters is None, m.weights is None, m.hierarchical),
                 concentration=m.concentration, sd_scale=m.sd_scale,
                 most=0.0 if self.decision == "exact" else ALL_ROWS_FROM,
                 order_by=-1 if self.order_by is None else self.order_by, learns_scale=m.model.learns_scale,
-                scale_prior=of_scale, label_rows=from_rows,
+                scale_prior=of_scale, small_rows=from_rows,
             )
         found, p = self._split(self._checked(state.position)), m.n_coefficients
         if m.parameters is not None:

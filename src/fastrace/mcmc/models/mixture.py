@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 _BENT = -1e-9  # eigenvalue of a curvature whose diagonal is 1, below which it is not rounding
 _PLAUSIBLE = 5.0  # log-likelihood, beside that for each parameter, that a group of a class may lose by its parameters
 _EM_STEPS = 15
-LABEL_ROWS = 25  # a parameter, up to which a group's label is drawn from all its rows where a scale is learned
+SMALL_GROUP = 25  # rows a parameter up to which a group is read, and not expanded, where a scale is learned
 _MANY = 2000  # such groups that are enough to find classes by
 _CANDIDATES = 5  # for each class at the start
 _FAR = 700.0  # logarithm of a scale that double precision holds
@@ -108,10 +108,9 @@ class MixtureOf:
     Memory: ``1.5 p**2`` numbers a group and 3 numbers a row, beside the rows.
 
     A scale that is learned is one more parameter of the expansions, as its logarithm. There an expansion holds near its
-    point only, and a group of few rows says little: groups of up to 25 rows a parameter are expanded where an EM
-    algorithm on their rows finds the classes, and `SurrogateGibbs` draws their labels from all their rows. Classes of
-    groups with fewer rows than some two a parameter still move slowly, which R-hat then shows. A group that is fitted
-    exactly keeps its scale from 0 by the prior alone.
+    point only, and a group of few rows says little: groups of up to 25 rows a parameter are read by `SurrogateGibbs`,
+    and an EM algorithm on their rows finds where chains begin. The prior of the scale alone keeps that of a class from
+    0 whose rows its coefficients fit exactly.
 
     References
     ----------
@@ -478,7 +477,7 @@ def _moved(
     groups = own.groups(starts)
     centers = _classes(groups, n_classes, mean, precision) if states is None else states
     if states is None and rows.learns_scale:
-        small = np.flatnonzero(np.diff(starts) <= LABEL_ROWS * d)
+        small = np.flatnonzero(np.diff(starts) <= SMALL_GROUP * d)
         if len(small):
             centers = _settled(rows, starts, own, small, centers, mean, precision)
             groups = own.groups(starts)
