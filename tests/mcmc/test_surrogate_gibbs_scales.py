@@ -404,6 +404,32 @@ def test_offsets_and_weights_of_rows_count():
         np.testing.assert_allclose(np.diff(short.expansions.values_at(near)[g]), np.diff(exact), atol=0.02)
 
 
+def test_rows_are_read_as_they_lie():
+    """Single precision, columns apart, rows in another order; a row of weight 2 stands twice. Small groups and large."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(8), [20, 150, 12, 90, 5, 33, 60, 120])
+    X, times = rng.standard_normal((490, 2)).astype(np.float32).astype(float), rng.integers(1, 3, 490)
+    y, order, twice = X @ [1.0, -0.5] + rng.standard_t(DF, 490), rng.permutation(490), np.repeat(np.arange(490), times)
+    apart = np.zeros((490, 5))
+    apart[:, 1::2] = X
+
+    def draws(X, y, group, **options):
+        model = mcmc.GLM(X, y, "student-t", prior=mcmc.Normal(0.0, 2.0), **options)
+        kernel = mcmc.SurrogateGibbs(mcmc.MixtureOf(model, group, 2))
+        return kernel.run(np.random.default_rng(2), kernel.init(rng=1), 20)[1].draws
+
+    plain = draws(X, y, group)
+    for table in (X.astype(np.float32), np.asfortranarray(X), apart[:, 1::2]):
+        np.testing.assert_allclose(draws(table, y, group), plain, rtol=1e-9)
+    steady = np.argsort(group[order], kind="stable")
+    inside = order[steady]
+    np.testing.assert_allclose(draws(X[order], y[order], group[order]), draws(X[inside], y[inside], group), rtol=1e-9)
+    few = np.isin(group, [0, 2, 4, 5])      # which are small, also with each row twice
+    twice = twice[few[twice]]
+    np.testing.assert_allclose(draws(X[few], y[few], group[few], weights=times[few]),
+                               draws(X[twice], y[twice], group[twice]), rtol=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:R-hat:UserWarning", "ignore:the effective:UserWarning", "ignore:chain:UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_groups_of_one_row_and_groups_that_are_fitted_exactly(family):
