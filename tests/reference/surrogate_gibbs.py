@@ -148,11 +148,12 @@ class HalfStudentScale:
 
 
 def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentration, prior, sd_scale=None, scale=None,
-           small_rows=0):
+           small_rows=0, noise=1.0):
     """States after each of n sweeps, and the rows read; hierarchical where `sd_scale` is given.
 
     `prior` is mean and precision: of the parameters of the classes, or of `mean`. With `scale`, a prior such as
     `HalfStudentScale`, the last parameter of a class is the logarithm of its scale, and is recorded as the scale.
+    `noise` is the share of it in proposals of parameters that are not plain.
     """
     labels, theta, weights, (n_classes, d) = list(labels), theta.copy(), weights.copy(), theta.shape
     mean, sd, out, read, p = mean.copy(), sd.copy(), [], [], d if scale is None else d - 1
@@ -183,15 +184,16 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             for group in own:
                 A, b = A + group.H, b + group.H @ group.hat + group.gradient
             plain = own and rng.random() < PLAIN
-            size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else 1.0
+            size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else noise
+            keep = 1.0 if plain else math.sqrt(1.0 - noise**2)
             small = [group for group in own if len(group.y) <= small_rows]
             large = [group for group in own if len(group.y) > small_rows]
             if small:
                 value, center, H = followed(theta[k], large, small, at, precision)
                 z = np.array([rng.standard_normal() for _ in range(d)])
-                new = (theta[k] if plain else center) + size * np.linalg.solve(np.linalg.cholesky(H).T, z)
+                new = center + keep * (theta[k] - center) + size * np.linalg.solve(np.linalg.cholesky(H).T, z)
                 there, back, H_there = followed(new, large, small, at, precision)
-                step = theta[k] - (new if plain else back)
+                step = theta[k] - (back + keep * (new - back))
                 ratio = there - value + 0.5 * z @ z - 0.5 * step @ H_there @ step / size**2
                 ratio += 0.5 * (np.linalg.slogdet(H_there)[1] - np.linalg.slogdet(H)[1])
                 ratio += scale.beside(new[-1]) - scale.beside(theta[k][-1])
@@ -202,8 +204,9 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
                 if ratio > -rng.standard_exponential():
                     theta[k] = new
                 continue
-            noise = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
-            new, ratio = (theta[k] if plain else np.linalg.solve(A, b)) + noise, 0.0
+            away = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
+            new, ratio = np.linalg.solve(A, b), 0.0
+            new = new + keep * (theta[k] - new) + away
             if plain:
                 ratio = 0.5 * precision @ ((theta[k] - at) ** 2 - (new - at) ** 2)
                 ratio += sum(group.expansion(new) - group.expansion(theta[k]) for group in own)

@@ -301,7 +301,7 @@ class SurrogateGibbs:
         """A start for one of several chains: parameters of classes drawn given their groups, twice as wide."""
         start, m = self._start(rng), self.model
         if m.parameters is None:
-            found, (mean, precision, _) = self._split(start), m.class_prior()
+            found, (mean, precision, _) = self._split(start), m._class_prior()
             shares = np.equal.outer(found["label"], np.arange(m.n_classes)).astype(np.float64)
             means, precisions = normals_of_classes(m.expansions, shares, mean, precision)
             roots = np.linalg.inv(np.linalg.cholesky(precisions))
@@ -313,7 +313,7 @@ class SurrogateGibbs:
 
     def _start(self, rng: np.random.Generator) -> Array:
         m, groups = self.model, self.model.expansions
-        k, given = m.n_classes, m.points()
+        k, given = m.n_classes, m._points()
         points = given if given is not None else apart(groups, k, rng)
         label = groups.values_at(points).argmax(axis=1)
         parts, theta = [label.astype(np.float64)], points[:, : m.n_coefficients]
@@ -374,7 +374,7 @@ class SurrogateGibbs:
         except IndexError:
             if self._rows is None:
                 self._rows = m.rows_by_group()
-            mean, precision, of_scale = m.class_prior() if m.parameters is None else (0.0, 1.0, None)
+            mean, precision, of_scale = m._class_prior() if m.parameters is None else (0.0, 1.0, None)
             from_rows = SMALL_GROUP * m.dim if m.model.learns_scale else 0
             core = SurrogateGibbsCore(
                 *self._rows._arms(max(2, m.n_classes) if from_rows else 2), m.expansions, m.n_classes, mean,

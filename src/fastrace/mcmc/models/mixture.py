@@ -169,7 +169,7 @@ class MixtureOf:
         self.parameters = None if parameters is None else _states(parameters, self.n_classes, model)
         if self.hierarchical and self.parameters is not None:
             raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
-        prior = () if self.parameters is not None else self.class_prior()[:2]
+        prior = () if self.parameters is not None else self._class_prior()[:2]
         _frames.require_same_rows(**{"the model": model, "groups": groups})
         code, levels = _coded(groups, model.n_rows)
         code = code if model._row_order is None else code[model._row_order]
@@ -178,7 +178,7 @@ class MixtureOf:
         self._order: NDArray[np.intp] = order
         starts = np.append(0, np.cumsum(np.bincount(code)))
         rows = self.rows_by_group()
-        glm, states = rows._glm, self.points()
+        glm, states = rows._glm, self._points()
         mean, precision = _ridge(rows, *prior) if states is None else _ridge_of_states(states)
         own = _at_modes(rows, starts, mean, precision)
         _moved(rows, starts, own, self.n_classes, mean, precision, states)
@@ -212,7 +212,7 @@ class MixtureOf:
         """What the coefficients are called: names, or numbers where the model has none."""
         return tuple(self.model.column_names) or tuple(range(self.n_coefficients))
 
-    def class_prior(self) -> tuple[Array, Array, JointPrior | None]:
+    def _class_prior(self) -> tuple[Array, Array, JointPrior | None]:
         """The prior of the parameters of a class.
 
         Returns
@@ -254,7 +254,7 @@ class MixtureOf:
                              f"exp(-{_FAR:g}) and exp({_FAR:g}) is needed")
         return np.asarray(mean, dtype=np.float64), np.asarray(precision, dtype=np.float64), scale
 
-    def points(self) -> Array | None:
+    def _points(self) -> Array | None:
         """The given parameters of the classes as their rows see them: a scale as its logarithm. None if unknown."""
         if self.parameters is None or not self.model.learns_scale:
             return self.parameters
