@@ -45,12 +45,17 @@ cdef inline void alias_build(alias_t *table, const double *weight, double total,
         table[stack[small]].keep = 1.0
 
 
-cdef inline void alias_draws(const alias_t *table, const double *weight, uint32_t n, bitgen_t *bits, Py_ssize_t count,
+ctypedef fused beside_t:
+    double
+    float
+
+
+cdef inline void alias_draws(const alias_t *table, const beside_t *beside, uint32_t n, bitgen_t *bits, Py_ssize_t count,
                              double *room, int64_t *places) noexcept nogil:
     """So many places, each from a number below n and another in [0, 1) that decides on it.
 
-    Places lie far apart in memory: all are asked for before the first is looked at, and their weights are on the way
-    when it returns. `room` is for `count` numbers.
+    Places lie far apart in memory: all are asked for before the first is looked at, and what stands `beside` each, such
+    as its weight, is on the way when it returns. `room` is for `count` numbers.
     """
     cdef Py_ssize_t i
     for i in range(count):
@@ -60,7 +65,7 @@ cdef inline void alias_draws(const alias_t *table, const double *weight, uint32_
     for i in range(count):
         if not room[i] < table[places[i]].keep:
             places[i] = table[places[i]].other
-        PREFETCH(weight + places[i])
+        PREFETCH(beside + places[i])
 
 
 cdef inline int64_t alias_pick(const alias_t *table, uint32_t n, double uniform) noexcept nogil:

@@ -20,9 +20,10 @@ cdef class MinibatchChain(Chain):
     cdef cnp.ndarray _inverse_cubes         # of all rows, or None; see `set_inverse_cubes`
 
     cdef int reserve(self, Py_ssize_t count) except -1 nogil
-    cdef int draw_rows(self, Py_ssize_t count) except -1 nogil
+    cdef bint thins(self, double rate) noexcept nogil
+    cdef int draw_rows(self, Py_ssize_t count, bint thins) except -1 nogil
     cdef int read(self, Py_ssize_t count) except -1 nogil
-    cdef double size_of(self, Py_ssize_t i) noexcept nogil
+    cdef double inverse_size(self, Py_ssize_t i) noexcept nogil
     cdef double rate_of(self, Py_ssize_t i) noexcept nogil
     cdef Py_ssize_t thin(self, Py_ssize_t count) except -1 nogil
     cdef bint decided_by(self, Py_ssize_t count, double rate, double threshold) except -1 nogil

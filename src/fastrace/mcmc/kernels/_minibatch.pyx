@@ -95,7 +95,11 @@ cdef class MinibatchChain(Chain):
             self.room = with_spare(count)
         return 0
 
-    cdef int draw_rows(self, Py_ssize_t count) except -1 nogil:
+    cdef bint thins(self, double rate) noexcept nogil:
+        """Whether rows that are drawn at this rate in all are thinned."""
+        return self._inverse_cubes is not None and rate >= MANY
+
+    cdef int draw_rows(self, Py_ssize_t count, bint thins) except -1 nogil:
         """Draw that many rows in proportion to their weights."""
         cdef const urn_t *urn = &self.urns.urn[self.within]
         self.step.n_read = count
@@ -103,7 +107,11 @@ cdef class MinibatchChain(Chain):
         if count == 0:
             return 0
         self.reserve(count)
-        alias_draws(urn.table, urn.weight, urn.n, &self.stream.bits, count, self.before, self.rows)
+        if thins:
+            alias_draws(urn.table, <const float *>cnp.PyArray_DATA(self._inverse_cubes), urn.n, &self.stream.bits,
+                        count, self.before, self.rows)
+        else:
+            alias_draws(urn.table, urn.weight, urn.n, &self.stream.bits, count, self.before, self.rows)
         return 0
 
     cdef int read(self, Py_ssize_t count) except -1 nogil:
@@ -114,9 +122,9 @@ cdef class MinibatchChain(Chain):
         out[0], out[1] = self.before, self.after
         return self.source.fill(self.rows, count, arms, 2, out) if count else 0
 
-    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
-        """What the weight of the i-th row drawn was multiplied by: its bound over its weight."""
-        return INFINITY
+    cdef double inverse_size(self, Py_ssize_t i) noexcept nogil:
+        """The weight of the i-th row drawn over its bound."""
+        return 0.0
 
     cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
         """The bound at whose rate the i-th row was drawn."""
@@ -136,11 +144,9 @@ cdef class MinibatchChain(Chain):
         cdef Py_ssize_t i, kept = 0
         cdef double loose = LOOSE * self.widening(), share
         arms[0], arms[1] = 0, 1
-        for i in range(count):
-            PREFETCH(inverse + self.rows[i])
         (<Expanded>self.source).cubes(self.rows, count, arms, self.after)
         for i in range(count):
-            share = loose * inverse[self.rows[i]] * self.after[i] / self.size_of(i)
+            share = loose * inverse[self.rows[i]] * self.after[i] * self.inverse_size(i)
             if self.stream.bits.next_double(self.stream.bits.state) < share:
                 self.bound[kept] = self.rate_of(i) * min(share, 1.0)
                 self.rows[kept] = self.rows[i]
@@ -151,7 +157,7 @@ cdef class MinibatchChain(Chain):
         """Whether the changes of the rows drawn, at this rate in all, add up to more than the threshold."""
         cdef double log_ratio = 0.0, change, slack = slack_of(self.rounding)
         cdef Py_ssize_t i
-        if self._inverse_cubes is not None and rate >= MANY:
+        if self.thins(rate):
             count = self.thin(count)
         else:
             for i in range(count):
@@ -197,9 +203,10 @@ cdef class PoissonChain(MinibatchChain):
     """Poisson minibatches on top of a control variate."""
 
     cdef double size                # of the move
+    cdef double inverse             # of that
 
-    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
-        return self.size
+    cdef double inverse_size(self, Py_ssize_t i) noexcept nogil:
+        return self.inverse
 
     cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
         return self.urns.urn[self.within].weight[self.rows[i]] * self.size
@@ -208,11 +215,12 @@ cdef class PoissonChain(MinibatchChain):
         cdef double rate
         cdef Py_ssize_t count
         self.size = self.size_of_move()
+        self.inverse = 1.0 / self.size
         rate = self.shell[self.within].total * self.size
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
-        self.draw_rows(count)
+        self.draw_rows(count, self.thins(rate))
         self.step.accepted = self.decided_by(count, rate, threshold)
         return 0
 
@@ -246,7 +254,7 @@ cdef class TunaChain(MinibatchChain):
         if not rate < self.most:
             return self.full_pass(threshold)
         count = <Py_ssize_t>random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
-        self.draw_rows(count)
+        self.draw_rows(count, False)
         self.read(count)
         for i in range(count):
             bound = weight[self.rows[i]] * size * (1.0 + 1e-9) + 1e-12
@@ -599,8 +607,8 @@ cdef class BlockPoissonChain(MinibatchChain):
             self.upto[g] = rate
         return rate
 
-    cdef double size_of(self, Py_ssize_t i) noexcept nogil:
-        return self.size[self.drawn[i]]
+    cdef double inverse_size(self, Py_ssize_t i) noexcept nogil:
+        return 1.0 / self.size[self.drawn[i]]
 
     cdef double rate_of(self, Py_ssize_t i) noexcept nogil:
         return self.bound[i]
@@ -609,6 +617,7 @@ cdef class BlockPoissonChain(MinibatchChain):
         """Draw rows with their bounds."""
         cdef const int64_t *order = <const int64_t *>cnp.PyArray_DATA(self.blocks.order)
         cdef const int64_t *starts = <const int64_t *>cnp.PyArray_DATA(self.blocks.starts)
+        cdef const float *inverse = NULL
         cdef const alias_t *table
         cdef Py_ssize_t i, low, high, middle, parts = self.blocks.n_parts
         cdef int64_t place
@@ -617,6 +626,8 @@ cdef class BlockPoissonChain(MinibatchChain):
         if count == 0:
             return 0
         self.reserve(count)
+        if self.thins(rate):
+            inverse = <const float *>cnp.PyArray_DATA(self._inverse_cubes)
         for i in range(count):              # as in `alias_draws`: what lies far apart is asked for ahead
             level = rate * self.stream.bits.next_double(self.stream.bits.state)
             low, high = 0, self.blocks.n_blocks - 1
@@ -641,6 +652,8 @@ cdef class BlockPoissonChain(MinibatchChain):
         for i in range(count):
             low, place = self.drawn[i], self.rows[i]
             self.rows[i] = order[place]
+            if inverse != NULL:
+                PREFETCH(inverse + self.rows[i])
             if parts == 1:
                 self.bound[i] = self.weight_in[self.ball_of[low]][place] * self.size[low]
             else:

@@ -360,7 +360,7 @@ def mixed_weights(
 
     Steps are `factor` times a vector of length 1: they move eta by at most `across`, and aux by the norm of its row.
     """
-    radius, along = math.sqrt(factor.shape[1]) + 5.0, float(np.linalg.norm(factor[-1]))
+    radius, along = math.sqrt(len(factor)) + 5.0, float(np.linalg.norm(factor[-1]))
     bounds = mixed_bends(glm, y, center, aux, across * radius, along * radius)
     powers = np.array([across**3, 3.0 * across**2 * along, 3.0 * across * along**2, np.full(len(across), along**3)])
     return np.asarray((bounds * powers).sum(axis=0)), radius
