@@ -733,8 +733,8 @@ def test_derivatives_of_a_prior_compile_by_jax_too():
     """Its functions know no number of directions before they run."""
     pytest.importorskip("jax")
     at = np.random.default_rng(1).normal(scale=0.5, size=made(with_potential).dim)
-    ours = made(with_potential)._graphs.rest_expansion(at)
-    other = made(with_potential, compile_kwargs={"mode": "JAX"})._graphs.rest_expansion(at)
+    ours = made(with_potential)._graphs.expansion("rest_expansion", at)
+    other = made(with_potential, compile_kwargs={"mode": "JAX"})._graphs.expansion("rest_expansion", at)
     for a, b in zip(ours, other, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 

@@ -20,6 +20,7 @@ from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
+from fastrace.mcmc.models.base import Reference
 from fastrace.mcmc.models.model import Model
 
 __all__ = ["kernel_for"]
@@ -61,15 +62,15 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     tried: list[_Pilot] = []
     missed: list[tuple[RowKernel, str]] = []
     exact = math.inf  # rows a step of the kernel without errors that reads fewest
-    known: dict[str, Any] = {}  # where races expand too
+    reference: Reference | None = None  # of minibatches and of races
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         if make is RacingMetropolis and exact <= LITTLE:
             continue
         stage(f"setting up {make.__name__}")
         try:
-            kernel = make(model, **(known if make is RacingMetropolis else {}))
-            if isinstance(kernel, PoissonMinibatchMetropolis):
-                known = {"control_variate": kernel.reference}
+            if make is not SurrogateMetropolis and reference is None:
+                reference = model.reference()
+            kernel = make(model, **({} if make is SurrogateMetropolis else {"control_variate": reference}))
             if isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows:
                 return kernel, "few rows refuse most moves of all parameters, so that they have walks of their own"
             if getattr(kernel, "decision_advice", ""):  # races that would err more often than they promise
@@ -81,6 +82,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         except (ImproperError, PrecisionError):
             raise
         except ValueError:  # no bounds, or no expansion that it can use
+            if make is not SurrogateMetropolis and reference is None:
+                break  # nor will races have one
             continue
         tried.append(pilot)
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw

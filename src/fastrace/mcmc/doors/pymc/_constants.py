@@ -98,6 +98,11 @@ class RowConstants:
         reach = set(ancestors([self._rows(v, 0) for v in nodes]))
         return reach.intersection([*self._given, *self.found])
 
+    @property
+    def met(self) -> set[Any]:
+        """Nodes of which an axis was found to run over rows."""
+        return {v for v, _ in self._by_row}
+
     def sees(self, v: Any) -> bool:
         """Whether a node has numbers of rows, other than by a summary of arrays alone, such as their mean."""
         visited, stack = set(), [v]

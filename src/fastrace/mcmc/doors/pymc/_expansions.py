@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import patient
-from fastrace.mcmc.models._modes import NoModeError, find_mode, normal_density
+from fastrace.mcmc.models._modes import NoModeError, ascent, find_mode, normal_density
 from fastrace.mcmc.models._row_bounds import weights_of
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 
@@ -22,8 +22,11 @@ __all__ = ["ExpandedReference", "Expansion", "Expansions", "JointReference", "ha
 
 Expansion = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
-_CHUNK = 8192
+FEW_ROWS = 20_000  # of which a pass costs little
+_CHUNK = 8192  # rows that are differentiated at once, and fewer where each is in many directions:
+_AT_ONCE, _MOST = 100_000, 64  # rows times directions, and directions, of which there are at most so many at once
 _PILOT = 16384  # rows of the first search for the mode
+_MOST_CHORDS, _ARRIVED = 20, 1e-10  # steps of the second; squared gradient per standard deviation at which they end
 _CALLS = 600  # of PyTensor in a search for other modes, at most
 _FEW = 8  # parameters, up to which there is one
 
@@ -59,15 +62,9 @@ class Expansions(Model):
     def _fixed_values(self) -> list[NDArray[Any]]:
         raise NotImplementedError
 
-    def _expanded(self, name: str, at: NDArray[np.float64], *rows: NDArray[np.int64]) -> Expansion:
-        """A sum, its gradient and its Hessian in all continuous variables."""
-        parts = [self._graphs.call(name, at, unit, *rows, *self._fixed_values()) for unit in np.eye(len(at))]
-        hessian = np.stack([part[2] for part in parts])
-        return float(parts[0][0]), np.array(parts[0][1]), (hessian + hessian.T) / 2.0
-
     def _rest_expanded(self, at: NDArray[np.float64]) -> Expansion:
         """All of the log-density that is no term, with its gradient and Hessian in all continuous variables."""
-        return self._graphs.rest_expansion(at, *self._fixed_values())
+        return self._graphs.expansion("rest_expansion", at, *self._fixed_values())
 
     def _expand(
         self, at: NDArray[np.float64], rows: NDArray[np.int64] | None = None, rest: Expansion | None = None
@@ -87,21 +84,22 @@ class Expansions(Model):
 
         Where the terms are functions of linear predictors the passes over the rows give derivatives in these, and
         derivatives of what the rows see by the parameters bring them to the parameters, without a row. Elsewhere each
-        row is differentiated, which takes a pass for each parameter.
+        row is differentiated along each parameter.
         """
         if self._glm is not None and rows is None:
             return self._glm._expand(at)
         n = self.n_rows if rows is None else len(rows)
-        spans = [(first, min(first + _CHUNK, n)) for first in range(0, n, _CHUNK)]
         parts: Iterator[Expansion]
         if self._graphs.design is None:
-            parts = (self._expanded("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)])
-                     for span in spans)
+            spans = _spans(n, len(at))
+            parts = (self._graphs.expansion("expansion", at, np.arange(*span) if rows is None else rows[slice(*span)],
+                                            *self._fixed_values()) for span in spans)
             return self._summed(parts, spans)
         if rows is None or self._seen_glm is not None:
             seen = self._graphs.call("seen", at, *self._fixed_values())
             whole = self._expand_seen(seen) if rows is None else self._seen_glm._expand_some(seen, rows)
             return self._graphs.pulled(at, whole, *self._fixed_values())
+        spans = _spans(n)
         parts = (self._graphs.slopes(at, rows[slice(*span)], *self._fixed_values()) for span in spans)
         return self._graphs.pulled(at, self._summed(parts, spans), *self._fixed_values())
 
@@ -115,9 +113,11 @@ class Expansions(Model):
             self._read += self.n_rows
             self._show(self._read)
             return whole
-        spans = [(first, min(first + _CHUNK, self.n_rows)) for first in range(0, self.n_rows, _CHUNK)]
         if self._graphs.design is None:
-            return self._summed((self._expanded("seen_expansion", seen, np.arange(*span)) for span in spans), spans)
+            spans = _spans(self.n_rows, len(seen))
+            return self._summed((self._graphs.expansion("seen_expansion", seen, np.arange(*span), *self._fixed_values())
+                                 for span in spans), spans)
+        spans = _spans(self.n_rows)
         parts = (self._graphs.slopes_seen(seen, slice(*span), *self._fixed_values()) for span in spans)
         return self._summed(parts, spans)
 
@@ -136,7 +136,7 @@ class Expansions(Model):
 
     @property
     def _most_expansions(self) -> int:  # type: ignore[override]
-        """Fewer than other models': each takes two calls of Python for each parameter."""
+        """Fewer than other models': PyTensor makes each, along each parameter."""
         return min(super()._most_expansions, _CALLS // (2 * self.dim))
 
     def _some_log_posterior(self, at: NDArray[np.float64], rows: NDArray[np.int64]) -> Expansion | None:
@@ -164,8 +164,9 @@ class Expansions(Model):
                 self._read, self._show = 0, int
 
     def _reference(self, theta_hat: ArrayLike | Mapping[str, Any] | None) -> Reference:
+        known: Expansion | None = None
         if theta_hat is None:
-            hat = self._mode()
+            hat, known = self._mode()
         elif isinstance(theta_hat, Mapping):
             hat = self.pack(theta_hat)
             parts = [np.ravel(np.asarray(theta_hat.get(v.name, self.others[v.name]))) for v in self._beside]
@@ -176,12 +177,11 @@ class Expansions(Model):
                 raise ValueError(f"theta_hat has shape {hat.shape}; ({self.dim},) is needed")
             hat = self._whole(hat)
         rest = self._rest_expanded(hat)
-        _, gradient, hessian = self._expand(hat, rest=rest)
+        _, gradient, hessian = known or self._expand(hat, rest=rest)
         center, factor = normal_density(hat, gradient, hessian, self._moved, False)
         d = self.dim
         if len(hat) == d:
-            known = self._bounds(hat, factor)
-            weights, radius, rounding, *shells = known
+            weights, radius, rounding, *shells = self._bounds(hat, factor)
             return ExpandedReference(hat, center, factor, weights, radius, rest, rounding=rounding,
                                      shells=tuple(shells))
         own = np.linalg.inv(-hessian[:d, :d])
@@ -198,14 +198,56 @@ class Expansions(Model):
         weights, radius, *shells = weights_of(self._graphs.in_jax(), hat, factor, self.n_rows)
         return weights, radius, self._rounding(hat), *shells
 
-    def _mode(self) -> NDArray[np.float64]:
-        """Of the log-posterior: from the initial point over some rows, from there over all."""
+    def _mode(self) -> tuple[NDArray[np.float64], Expansion | None]:
+        """Of the log-posterior: from the initial point over some rows, from there over all; with the expansion there.
+
+        None in its place where the last point at which all rows were expanded is another one.
+        """
         at = self._whole(self.pack(self.pymc_model.initial_point()))
         if self.n_rows > 2 * _PILOT:
             some = np.sort(np.random.default_rng(0).permutation(self.n_rows)[:_PILOT]).astype(np.int64)
             with contextlib.suppress(NoModeError):  # it is all rows that must have one
                 at = find_mode(lambda x: self._expand(x, some), at)
-        return find_mode(self._expand, at)
+                if self._graphs.design is None and self._glm is None:
+                    at = self._nearer(at, self._expand(at, some)[2])
+        last: list[Any] = [at, None]
+
+        def expand(x: NDArray[np.float64]) -> Expansion:
+            last[:] = x, self._expand(x)
+            return last[1]
+
+        mode = find_mode(expand, at)
+        return mode, last[1] if np.array_equal(last[0], mode) else None
+
+    def _nearer(self, at: NDArray[np.float64], hessian: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A point nearer the mode over all rows, by steps with a Hessian that is about right: each takes a gradient.
+
+        A Hessian over all rows takes as many passes as there are parameters. It is for `find_mode` to say whether this
+        is a mode.
+        """
+        with np.errstate(all="ignore"):
+            value, gradient = self._sloped(at)
+            promised = math.inf
+            for _ in range(_MOST_CHORDS):
+                step = ascent(hessian, gradient)
+                promised, before = float(gradient @ step), promised
+                if not _ARRIVED < promised < 0.5 * before:
+                    break
+                there, slope = self._sloped(at + step)
+                if not (there > value and np.isfinite(slope).all()):
+                    break
+                at, value, gradient = at + step, there, slope
+        return at
+
+    def _sloped(self, at: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The log-posterior and its gradient, where PyTensor differentiates each row."""
+        value, gradient, _ = self._rest_expanded(at)
+        for first, last in _spans(self.n_rows):
+            part = self._graphs.call("slope", at, np.arange(first, last), *self._fixed_values())
+            value, gradient = value + float(part[0]), gradient + part[1]
+            self._read += last - first
+            self._show(self._read)
+        return value, gradient
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         hat = hat_of(reference)
@@ -264,6 +306,12 @@ class JointReference(ExpandedReference):
         """Mean of the conditional density."""
         d = len(self.center)
         return np.asarray(self.whole_center[:d] + self.gain @ (others - self.whole_center[d:]))
+
+
+def _spans(n: int, directions: int = 1) -> list[tuple[int, int]]:
+    """Rows that are differentiated at once."""
+    chunk = min(_CHUNK, _AT_ONCE // min(directions, _MOST))
+    return [(first, min(first + chunk, n)) for first in range(0, n, chunk)]
 
 
 def hat_of(reference: Reference | None) -> NDArray[np.float64] | None:

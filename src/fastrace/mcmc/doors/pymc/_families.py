@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,16 +23,18 @@ from pytensor.scalar import (
     ScalarMinimum,
     Sign,
     Switch,
+    TrueDiv,
 )
-from pytensor.scalar.basic import LogicalComparison
+from pytensor.scalar.basic import LogicalComparison, ScalarOp
 from pytensor.scalar.math import Erf, Erfc, Erfcx
 from pytensor.tensor.elemwise import DimShuffle
 
+from fastrace._base._words import counted
 from fastrace.mcmc.doors.pymc._cuts import law
-from fastrace.mcmc.doors.pymc._predictors import evaluated
+from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated
 
-__all__ = ["LAWS", "Family", "ScaleNode", "agree", "family_of", "in_pieces", "number", "numbers", "power_between",
-           "reach_of", "scale_of"]
+__all__ = ["LAWS", "Family", "ScaleNode", "agree", "factor_beside", "family_of", "in_pieces", "number", "numbers",
+           "power_between", "predictor_of", "reach_of", "scale_of"]
 
 Array = NDArray[np.float64]
 
@@ -72,8 +75,7 @@ class ScaleNode(NamedTuple):
 
 def _ops(nodes: Sequence[Any]) -> list[Any]:
     """Scalar operations that make nodes of variables, the last first."""
-    variables = [v for v in ancestors(nodes) if hasattr(getattr(v.owner, "op", None), "dist_params")]
-    found = [getattr(getattr(v.owner, "op", None), "scalar_op", None) for v in ancestors(nodes, blockers=variables)]
+    found = [getattr(getattr(v.owner, "op", None), "scalar_op", None) for v in ancestors(nodes, _random(nodes))]
     return [op for op in found if op is not None]
 
 
@@ -84,7 +86,7 @@ def _given(observed: Any) -> list[Any]:
 def in_pieces(observed: Any) -> bool:
     """Whether the distribution's parameters are another function far away, which points near the start do not show."""
     parameters = [u for p in _given(observed) for u in _unsigned(observed, p)]
-    variables = [v for v in ancestors(parameters) if hasattr(getattr(v.owner, "op", None), "dist_params")]
+    variables = _random(parameters)
     for v in ancestors(parameters, blockers=variables):
         op = getattr(getattr(v.owner, "op", None), "scalar_op", None)
         pieces = v.owner.inputs if isinstance(op, _PIECES) else v.owner.inputs[:1] if isinstance(op, Switch) else []
@@ -150,7 +152,81 @@ def _link(p: Any) -> str:
     ops = [type(op) for op in _ops([p])]
     if any(issubclass(op, Erf | Erfc | Erfcx) for op in ops):
         return "probit"
-    return "cloglog" if Expm1 in ops or ops.count(Exp) > 1 else "logistic"
+    twice = any(_made_by(u, Exp) and Exp in map(type, _ops(u.owner.inputs)) for u in ancestors([p], _random([p])))
+    return "cloglog" if Expm1 in ops or twice else "logistic"
+
+
+def predictor_of(graphs: Any, family: Family) -> Blocks:
+    """The numbers of the linear predictor as `GLM` takes it.
+
+    Known factors beside exp(eta) are offsets. What PyMC has multiplied a probit's predictor by is divided by, and so
+    are known scales.
+
+    Raises
+    ------
+    ValueError
+        If a factor is not positive.
+    """
+    observed, block = graphs.observed[0], graphs.design.blocks[0]
+    if family.name == "probit":
+        stretch = _stretch(graphs)
+        block = block if stretch == 1.0 else block.over(np.full(graphs.n_rows, 1.0 / stretch))
+    if family.name in ("poisson", "negative-binomial", "gamma"):
+        factor = factor_beside(observed)
+        if factor is not None:
+            bad = int((~((factor > 0.0) & np.isfinite(factor))).sum())
+            if bad:
+                raise ValueError(f"the factor beside the exponential in the mean of {observed.name!r} is 0, negative "
+                                 f"or not finite in {counted(bad, 'row')}; a positive one, whose logarithm is an "
+                                 f"offset, is needed")
+            block = block.moved(np.broadcast_to(np.log(factor), (graphs.n_rows,)))
+    return block if family.spread is None else block.over(family.spread)
+
+
+def factor_beside(observed: Any) -> Array | None:
+    """The numbers that the one exponential of a predictor in a distribution's parameters is multiplied by, if any."""
+    given = _given(observed)
+    random = _random(given)
+    above = list(ancestors(given, random))
+    clients: dict[Any, list[Any]] = {}
+    for u in above:
+        if u.owner is not None and u not in random:
+            for v in set(u.owner.inputs):
+                clients.setdefault(v, []).append(u)
+    exps = [v for v in above if _made_by(v, Exp) and not all(v.broadcastable) and numbers(v) is None]
+    outer = [v for v in exps if not any(v in set(ancestors(u.owner.inputs, random)) for u in exps)]
+    if len(outer) != 1:
+        return None
+    v, factor = outer[0], None
+    while len(clients.get(v, [])) == 1:
+        u = clients[v][0]
+        others = [w for w in u.owner.inputs if w is not v]
+        if not others and not isinstance(getattr(u.owner.op, "scalar_op", None), ScalarOp):
+            v = u  # a Deterministic, or the same with other axes
+            continue
+        divided = _made_by(u, TrueDiv) and u.owner.inputs[0] is v
+        known = [numbers(w) for w in others]
+        if not (divided or _made_by(u, Mul)) or len(others) + 1 != len(u.owner.inputs) or any(k is None for k in known):
+            break
+        for k in known:
+            power = np.asarray(k, dtype=np.float64)
+            factor = (1.0 if factor is None else factor) * (1.0 / power if divided else power)
+        v = u
+    return None if factor is None else np.asarray(factor, dtype=np.float64)
+
+
+def _stretch(graphs: Any) -> float:
+    """What the leaf of a probit is to be multiplied by: PyMC folds -1 / sqrt(2) into a product without an intercept."""
+    leaf = graphs.leaf_of(Erf, Erfc, Erfcx)
+    if leaf is None:
+        return 1.0
+    op, slope = leaf
+    stretch = (1.0 if op is Erf else -1.0) * math.sqrt(2.0) * slope
+    return 1.0 if abs(stretch - 1.0) < _SINGLE or not math.isfinite(stretch) or stretch == 0.0 else stretch
+
+
+def _random(nodes: Sequence[Any]) -> list[Any]:
+    return [v for v in ancestors(nodes) if hasattr(getattr(v.owner, "op", None), "dist_params")]
 
 
 def scale_of(observed: Any) -> ScaleNode | None:
@@ -190,7 +266,7 @@ def power_between(values: Callable[[float], Any], inverse: bool) -> tuple[float,
 
 def numbers(v: Any) -> NDArray[Any] | None:
     """What a variable is if nothing random enters it."""
-    if any(u.owner is not None and hasattr(u.owner.op, "dist_params") for u in ancestors([v])):
+    if _random([v]):
         return None
     return evaluated(v)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,27 +18,39 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Add, Cast, Mul
-from pytensor.scalar.math import Softplus
+from pytensor.graph.utils import MethodNotDefined
+from pytensor.scalar import Add, Cast, Clip, Mul, Second
+from pytensor.scalar.basic import upgrade_to_float_no_complex
+from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
 from pytensor.tensor.elemwise import Elemwise
+from scipy.special import zeta
 
+from fastrace._base._progress import stage
 from fastrace.mcmc.doors.pymc._constants import RowConstants, refuse_partial
 from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, rows_among, terms_by_row
 from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
+from fastrace.mcmc.doors.pymc._words import refuse_simulator, why_not_by_rows
 
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
 PROBED = 40  # rows asked for when a model is checked,
 _CHECKED = 8192  # and at once, where plain arrays were found and all rows are
 _NOT_COMPILED = "FAST_COMPILE"  # of PyTensor's modes, the one that does not ask for C: for what is called a few times
-_IN_SET_UP = {"all", "expansion", "rest_expansion", "seen_expansion", "jacobian", "pulled", "curvature"}
+_IN_SET_UP = {"all", "slope", "expansion", "rest_expansion", "seen_expansion", "jacobian", "pulled", "curvature"}
+_CALLED = {"all": "terms of all rows", "terms": "terms of rows", "slope": "gradients of rows",
+           "expansion": "derivatives of rows", "seen_expansion": "derivatives of rows",
+           "curvature": "derivatives of rows", "left": "what an expansion leaves of rows",
+           "left_seen": "what an expansion leaves of rows", "left_of_seen": "what an expansion leaves of rows",
+           "rest": "the prior", "rest_expansion": "derivatives of the prior", "seen": "what the rows see",
+           "surrogate": "gradients of prior times expansion"}
 _TOGETHER, _MOST = 2_000_000, 64  # numbers that derivatives along many directions may take at once; directions at most
 
 
 def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
     """Sums and products of two in place of many, and what stands for operations that PyTensor makes entry by entry.
 
-    These are log(1 + exp(x)), and casts to a wider type.
+    These are log(1 + exp(x)), log(1 - exp(x)), casts to a wider type, bounds, the second derivative of log gamma, and
+    spreading over a shape.
     """
     op, inputs = node.op.scalar_op, node.inputs
     if isinstance(op, Add | Mul) and len(inputs) > 2:
@@ -46,9 +59,33 @@ def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
         x = inputs[0]
         return [pt.maximum(x, np.zeros((), x.dtype)) + pt.log1p(pt.exp(-pt.abs(x)))]
     wide = node.outputs[0].dtype
+    if isinstance(op, Log1mexp) and inputs[0].dtype == wide:
+        x = inputs[0]
+        return [pt.switch(x < math.log(0.5), pt.log1p(-pt.exp(x)), pt.log(-pt.expm1(x)))]
+    if isinstance(op, Clip) and all(i.dtype == wide for i in inputs):
+        x, low, high = inputs
+        return [pt.switch(x < low, low, pt.switch(x > high, high, x))]
+    if type(op) is TriGamma and inputs[0].dtype == wide:
+        return [_TRIGAMMA(inputs[0])]
+    if isinstance(op, Second) and wide == inputs[1].dtype == np.result_type(*(i.dtype for i in inputs)):
+        return [pt.switch(np.ones((), bool), inputs[1], inputs[0])]
     if isinstance(op, Cast) and np.result_type(inputs[0].dtype, wide) == wide:
         return [pt.mul(inputs[0], np.ones((), wide))]
     return None
+
+
+class _SeriesTriGamma(TriGamma):  # type: ignore[misc]
+    """The second derivative of log gamma of whole arrays, where SciPy's own is asked for entry by entry."""
+
+    nfunc_spec = (f"{__name__}.trigamma", 1, 1)
+
+
+def trigamma(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As `scipy.special.polygamma(1, x)` computes it."""
+    return np.asarray(zeta(2.0, x))
+
+
+_TRIGAMMA = Elemwise(_SeriesTriGamma(upgrade_to_float_no_complex, name="tri_gamma"))
 
 
 class _SmoothSoftplus(Softplus):  # type: ignore[misc]
@@ -71,7 +108,7 @@ def _mode(given: Any, check_bounds: bool) -> Any:
         return mode
     # NumPy does the work: without what it would do entry by entry.
     split = out2in(node_rewriter([Elemwise])(_as_numpy_has_it), ignore_newtrees=True)
-    return mode.excluding("fusion", "add_mul_fusion").register((split, 48.9))
+    return mode.excluding("fusion", "add_mul_fusion", "local_pow_to_nested_squaring").register((split, 48.9))
 
 
 class RowGraphs:
@@ -108,6 +145,7 @@ class RowGraphs:
         self.containers, self.constants = self._containers(rows)
         whole = terms_by_row(model, observed, self.constants)
         self.containers += self.constants.found
+        self._whole_terms = whole
         self._refuse_rows_elsewhere()
         reach = set(ancestors(whole))
         self.hidden = [v for v in values if v not in reach]  # parameters that no row sees
@@ -142,6 +180,13 @@ class RowGraphs:
     def maps(self) -> bool:
         """Whether what the rows see is anything but all parameters."""
         return self.design is not None or self.cut is not None
+
+    @property
+    def n_seen(self) -> int:
+        """How many numbers of the parameters the rows see."""
+        if self.design is not None:
+            return int(self.design.n_coefficients) + len(self._scalars)
+        return self.dim if self.cut is None else sum(np.size(x) for x in self.cut.starts.values())
 
     @property
     def rearranged(self) -> bool:
@@ -203,6 +248,19 @@ class RowGraphs:
             self.unseen = str(error)
             return None, None
 
+    def leaf_of(self, *ops: type) -> tuple[type, float] | None:
+        """The first of some scalar operations on the only predictor, and the slope of its argument; None without one.
+        """
+        made = [u for u in ancestors([self._curve])
+                if isinstance(getattr(getattr(u.owner, "op", None), "scalar_op", None), ops)]
+        if not made or len(self._leaves) != 1:
+            return None
+        ends = graph_replace(made[0].owner.inputs, {self._leaves[0]: pt.constant(np.array([0.0, 1.0]))}, strict=False)
+        if not set(ancestors(ends)).isdisjoint([*self._scalars, *self.containers, self._index]):
+            return None
+        low, high = ends[0].eval(mode=_NOT_COMPILED)
+        return type(made[0].owner.op.scalar_op), float(high - low)
+
     @property
     def feel_fixed(self) -> bool:
         """Whether the terms depend on a fixed variable."""
@@ -263,9 +321,9 @@ class RowGraphs:
             bent += self._along("pulled", len(theta), theta, gradient, *fixed)[0]
         return value, gradient @ jacobian, (bent + bent.T) / 2.0
 
-    def rest_expansion(self, theta: NDArray[np.float64], *fixed: Any) -> Parts:
-        """All of the log-density that is no term, with its gradient and Hessian."""
-        hessian, value, gradient = self._along("rest_expansion", len(theta), theta, *fixed)
+    def expansion(self, name: str, at: NDArray[np.float64], *args: Any) -> Parts:
+        """A sum of terms, or all of the log-density that is none, with its gradient and Hessian."""
+        hessian, value, gradient = self._along(name, len(at), at, *args)
         return float(value), np.array(gradient), (hessian + hessian.T) / 2.0
 
     def _along(self, name: str, count: int, theta: NDArray[np.float64], *args: Any) -> list[Any]:
@@ -309,6 +367,7 @@ class RowGraphs:
     def _containers(self, given: list[Any] | None) -> tuple[list[Any], RowConstants]:
         """The `pm.Data` that run over rows, by their length unless they were named, and what finds plain arrays."""
         for variable in self.observed:
+            refuse_simulator(variable)
             refuse_partial(self.model, variable)
         shared = [v for v in self.model.data_vars if hasattr(v, "get_value")]
         if given is None:
@@ -387,7 +446,9 @@ class RowGraphs:
                 pytensor.function(inputs, outputs, mode=mode, on_unused_input="ignore")(theta, *fixed)]
 
     def _refused(self, names: str, what: str) -> ValueError:
+        seen = why_not_by_rows(self.model, self._whole_terms, self.constants.met, self.n_rows)
         return ValueError(
+            f"the likelihood of {names} cannot be taken row by row: {seen}" if seen else
             f"the likelihood of {names} cannot be taken row by row: {what}. Everything that has one entry for each "
             f"row, predictors and group numbers too, must enter the model as an array, or by pm.Data with the rows on "
             f"the first axis, and each row's term may depend on its own row only (no scan, mean or covariance over "
@@ -407,8 +468,18 @@ class RowGraphs:
         if name not in self._functions:
             with self._lock:
                 if name not in self._functions:
+                    stage(f"PyTensor prepares {_CALLED.get(name, name)}")
                     self._functions[name] = self._compiled(*self._built(name), once=name in _IN_SET_UP)
         return self._functions[name]
+
+    @property
+    def derivable(self) -> bool:
+        """Whether all operations behind the terms have a first and a second derivative."""
+        try:
+            self._built("left")
+        except (MethodNotDefined, NotImplementedError, TypeError, ValueError):  # as PyTensor says that there is none
+            return False
+        return True
 
     def once(self, name: str) -> Any:
         """A function that chains call at each step, for a few calls before: made anew, and never compiled to C."""
@@ -427,17 +498,18 @@ class RowGraphs:
             return [theta, index], self._terms
         if name == "rest":  # all of the log-density that is no term
             return [theta], self._rest
-        if name == "expansion":  # a sum, its gradient, and its Hessian times a vector
+        if name == "slope":  # a sum and its gradient
             total = _added(self._terms).sum()
-            slope = _grad(total, theta)
-            return [theta, vector, index], [total, slope, _grad((slope * vector).sum(), theta)]
-        if name == "rest_expansion":  # the Hessian times each of some vectors; the sum and its gradient
-            slope, units = _grad(self._rest, theta), pt.dmatrix("units")
-            return [theta, units], [self._each(_grad((slope * vector).sum(), theta), vector, units), self._rest, slope]
-        if name == "seen_expansion":  # the same of the terms in what the rows see
-            psi, total = self._psi, _added(self._terms_seen).sum()
-            slope = _grad(total, psi)
-            return [psi, vector, index], [total, slope, _grad((slope * vector).sum(), psi)]
+            return [theta, index], [total, _grad(total, theta)]
+        if name in ("expansion", "rest_expansion", "seen_expansion"):  # the Hessian times each of some vectors; the sum
+            at, total = theta, self._rest                              # and its gradient
+            if name == "expansion":
+                total = _added(self._terms).sum()
+            elif name == "seen_expansion":
+                at, total = self._psi, _added(self._terms_seen).sum()
+            slope, units = _grad(total, at), pt.dmatrix("units")
+            bent = self._each(_grad((slope * vector).sum(), at), vector, units)
+            return [at, units, *([] if name == "rest_expansion" else [index])], [bent, total, slope]
         if name == "left_of_seen":  # what an expansion in it leaves of the terms
             hat = pt.dvector("hat")
             return [self._psi, hat, index], _left(_added(self._terms_seen), [self._psi], [hat], index)

@@ -75,9 +75,9 @@ def hierarchy(graphs: RowGraphs, values: list[Any]) -> Hierarchy:
         raise OtherModelError(str(error)) from error
     if not _agree(graphs, found):
         raise OtherModelError("the log-posteriors of both differ at random points, so that a part of it is not what it "
-                              "looks like: another link than the family's own, a factor beside the link (an exposure "
-                              "E of a count is written exp(log(E) + eta)), a scale behind another transformation, or a "
-                              "predictor of another form")
+                              "looks like: another link than the family's own, a factor beside the link that is no "
+                              "known one of an exponential, a scale behind another transformation, or a predictor of "
+                              "another form")
     return found
 
 

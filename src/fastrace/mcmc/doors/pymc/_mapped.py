@@ -96,9 +96,8 @@ class MappedModel(Model):
     @property
     def is_hierarchy(self) -> bool:
         """Whether there are parameters behind what the rows see, or the user said what that is."""
-        if self.owner._through is not None or self.owner._graphs.hidden:
-            return True
-        return len(self.seen(np.zeros(self.dim))) < self.dim
+        graphs = self.owner._graphs
+        return bool(self.owner._through is not None or graphs.hidden or graphs.n_seen < self.dim)
 
     def reference(self, theta_hat: ArrayLike | None = None) -> Reference:
         return self.owner.reference(theta_hat)

@@ -19,6 +19,8 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedSubtensor, AdvancedSubtensor1, Subtensor
 from scipy.sparse import csr_matrix
 
+from fastrace._base._words import counted
+
 __all__ = ["Blocks", "Design", "Predictors", "Unseen", "evaluated", "root"]
 
 Array = NDArray[np.float64]
@@ -53,6 +55,10 @@ class Blocks(NamedTuple):
         return Blocks(None if self.offset is None else self.offset / spread,
                       None if self.table is None else np.asarray(self.table, dtype=np.float64) / spread[:, None],
                       self.columns, [((1.0 if w is None else w) / spread, codes) for w, codes in self.coded])
+
+    def moved(self, offset: Array) -> Blocks:
+        """The same with more in the offset."""
+        return self._replace(offset=np.array(offset) if self.offset is None else self.offset + offset)
 
     def taken(self, rows: NDArray[np.intp]) -> Blocks:
         """The numbers of some rows, in their order."""
@@ -241,10 +247,12 @@ class _Walk:
                 _add(predictors, v)
                 continue
             if not shallow:
-                raise Unseen(f"{v.owner.op} is neither linear nor row by row")
+                raise Unseen(f"each row sees several numbers that depend on parameters, which "
+                             f"{type(v.owner.op).__name__} brings together")
             stack.extend(inputs[:1] if _is_check(v.owner.op) else inputs)
         if not 1 <= len(predictors) <= _MOST_PREDICTORS or len(scalars) > _MOST_SCALARS:
-            raise Unseen(f"{len(predictors)} predictors and {len(scalars)} scalars")
+            raise Unseen(f"there are {len(predictors)} of these and {counted(len(scalars), 'scalar')}; 1 to "
+                         f"{_MOST_PREDICTORS} and at most {_MOST_SCALARS} are needed")
         return predictors, scalars
 
     def _passes(self, v: Any) -> bool:

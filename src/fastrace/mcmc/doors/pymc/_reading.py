@@ -15,7 +15,16 @@ from fastrace._models.grouping import Groups
 from fastrace.mcmc.doors.pymc._coordinates import Factor, Hierarchy
 from fastrace.mcmc.doors.pymc._cuts import law
 from fastrace.mcmc.doors.pymc._effects import MOST_ASKED, Effects, Probe, effects_of
-from fastrace.mcmc.doors.pymc._families import LAWS, Family, family_of, in_pieces, number, power_between, scale_of
+from fastrace.mcmc.doors.pymc._families import (
+    LAWS,
+    Family,
+    family_of,
+    in_pieces,
+    number,
+    power_between,
+    predictor_of,
+    scale_of,
+)
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import (
     CORRELATIONS,
@@ -31,6 +40,7 @@ from fastrace.mcmc.doors.pymc._laws import (
 )
 from fastrace.mcmc.doors.pymc._predictors import evaluated
 from fastrace.mcmc.doors.pymc._recognised import posterior_elsewhere
+from fastrace.mcmc.doors.pymc._words import distribution
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.priors import LKJ
 from fastrace.mcmc.trace import entry_name
@@ -108,11 +118,15 @@ class Reader:
         if posterior_elsewhere(self.model, graphs.observed):
             others = [v for v in self.model.observed_RVs if v not in graphs.observed]
             raise OtherModelError(f"it has observed variables whose rows are not subsampled, {listed(others)}")
+        if law(graphs.observed[0]) not in LAWS:
+            name, instead = distribution(graphs.observed[0])
+            raise OtherModelError(f"{graphs.names} is {name}; mcmc.GLM has {', '.join(LAWS)}"
+                                  f"{'; ' if instead else ''}{instead}")
         if graphs.design is None:
-            raise OtherModelError(f"the terms of {graphs.names} are no functions of linear predictors: "
-                                  f"{graphs.unseen}")
+            raise OtherModelError(f"the terms of {graphs.names} are no functions of linear predictors, sums of "
+                                  f"coefficients times numbers of the row: {graphs.unseen}")
         if len(graphs.design.blocks) != 1:
-            scale = scale_of(graphs.observed[0]) if law(graphs.observed[0]) in LAWS else None
+            scale = scale_of(graphs.observed[0])
             known = [] if scale is None or all(scale.node.broadcastable) else self._behind(scale.node)
             words = "" if scale is None or not known else (
                 f", one of them its {scale.called}, by {listed(known)}: one that is learned for all rows is needed, or "
@@ -123,8 +137,6 @@ class Reader:
         """The family, and the variable that its scale is, if that is learned."""
         observed = self.graphs.observed[0]
         name, scalars = law(observed), self.graphs.scalars
-        if name not in LAWS:
-            raise OtherModelError(f"{self.graphs.names} is {name}; {', '.join(LAWS)} is needed")
         if in_pieces(observed):
             raise OtherModelError(f"the parameters of {self.graphs.names} are in pieces, such as by clip or switch")
         found, scale = family_of(observed), scale_of(observed)
@@ -160,9 +172,8 @@ class Reader:
         rows: as many successes as there were, and as many failures.
         """
         outcome = evaluated(self.model.rvs_to_values[self.graphs.observed[0]])
-        self.block = self.graphs.design.blocks[0]
+        self.block = predictor_of(self.graphs, family)
         if family.spread is not None:
-            self.block = self.block.over(family.spread)
             return outcome / family.spread, None
         if family.name == "binomial" or "trials" not in family.options:
             return outcome, None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from fastrace._models.grouping import Groups
-from fastrace.mcmc.doors.pymc._families import agree, family_of, reach_of
+from fastrace.mcmc.doors.pymc._families import agree, family_of, predictor_of, reach_of
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
 from fastrace.mcmc.models.glm import GLM
@@ -60,9 +60,12 @@ def _compiled(
     outcome = evaluated(graphs.model.rvs_to_values[graphs.observed[0]])
     if outcome.ndim != 1:
         return None
-    block = graphs.design.blocks[0]
+    try:
+        block = predictor_of(graphs, found)
+    except ValueError:  # a factor without a logarithm
+        return None
     if found.spread is not None:
-        outcome, block = outcome / found.spread, block.over(found.spread)
+        outcome = outcome / found.spread
     groups = [] if not block.coded else _groups(sizes, block, places)
     if groups:
         first = len(start) - sum(len(g.levels) * (g.intercept + len(g.slope_names)) for g in groups)

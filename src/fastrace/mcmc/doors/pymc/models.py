@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._checks import shown
 from fastrace._base._words import counted
-from fastrace.mcmc.doors.pymc._expansions import ExpandedReference, Expansions, JointReference, hat_of
+from fastrace.mcmc.doors.pymc._expansions import FEW_ROWS, ExpandedReference, Expansions, JointReference, hat_of
 from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
@@ -22,7 +22,6 @@ from fastrace.sources import CallableSource, Source
 
 __all__ = ["ExpandedReference", "JointReference", "PyMCModel", "from_pymc"]
 
-FEW_ROWS = 20_000  # of which a pass costs little
 NUTS = "the model was not recognised as a GLM, and has few rows: NUTS of PyMC, which reads all of them, may be cheaper"
 _UNRECOGNISED = "the model was not recognised as a GLM: "
 
@@ -95,7 +94,8 @@ def from_pymc(
 
     A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, binomial, probit,
     complementary log-log, Poisson, negative binomial, gamma, Gaussian and Student-t regressions of columns, intercepts,
-    effects of groups and offsets. A `sigma` of normal or Student-t outcomes that is known for each row divides outcomes
+    effects of groups and offsets. A known positive factor beside exp(eta), such as an exposure, in the mean of counts
+    and times is an offset. A `sigma` of normal or Student-t outcomes that is known for each row divides outcomes
     and predictors; `tau` and `lam` do as well. PyMC's probit has the root of 2 in single precision, so that predictors
     differ by 3e-8 of their size. The terms of every row are compared with PyMC's at random points, and a model that
     differs stays with PyTensor; `PyMCModel.describe` says which. Where a
@@ -354,8 +354,27 @@ class PyMCModel(Expansions):
                 who = "sample, laplace and SurrogateMetropolis do not call PyTensor. They move"
             chains = (f"\nChains: {who} the model as {moved!r} with priors, which as_glm() returns; its log-posterior "
                       f"agrees with PyMC's at random points. Draws are recorded as parameters of the PyMC model.")
+        elif self._glm is None and not self.others:
+            chains = f"\nChains: {self._unrecognised_chains()}."
         return (f"PyMCModel of {counted(self.n_rows, 'row')} in {counted(self.dim, 'parameter')}: "
                 f"{', '.join(self._value_names)}.\nRows: {rows}.\nPrior: {prior}.{chains}")
+
+    def _unrecognised_chains(self) -> str:
+        """What moves a model that is no `GLM`, and how to make that faster, in words."""
+        from fastrace.mcmc.doors.pymc._words import pace
+
+        form = self._surrogate_form()
+        if not self._derivable:
+            who = "PyTensor has no derivatives of the rows, so that sample takes RacingMetropolis, which reads most"
+        elif form is not self and form.is_hierarchy:  # type: ignore[attr-defined]
+            who = (f"sample takes SurrogateMetropolis, which expands the rows in the "
+                   f"{counted(self._graphs.n_seen, 'number')} that they see of the {counted(self.dim, 'parameter')}")
+        elif self._finds_bounds:
+            who = "sample takes the cheaper of PoissonMinibatchMetropolis and RacingMetropolis"
+        else:
+            who = "sample takes RacingMetropolis, which expands the rows in all parameters and reads some at each step"
+        return (f"{who}. Draws are as right as those of a model that is recognised, at the pace of PyTensor. What is "
+                f"faster: {pace(self.n_rows, self.compile_kwargs.get('mode'))}")
 
     @property
     def outcome_name(self) -> str:
@@ -601,13 +620,7 @@ class PyMCModel(Expansions):
     def _has_derivatives(self) -> bool:
         if any(dtype.kind != "f" for dtype in self.dtypes) or self._graphs.feel_fixed:
             return False  # the sums of an expansion would have to be made anew whenever a discrete variable moves
-        if self._glm is not None:
-            return True
-        try:
-            self._graphs.once("left")
-        except (NotImplementedError, TypeError, ValueError):  # as PyTensor says that an operation has no gradient
-            return False
-        return True
+        return self._glm is not None or bool(self._graphs.derivable)
 
     @property
     def has_derivatives(self) -> bool:
