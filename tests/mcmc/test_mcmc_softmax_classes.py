@@ -282,3 +282,42 @@ def test_options_that_are_none_are_refused(frame):
                                   ({"names": ["a"]}, TypeError, "the formula says it")]:
         with pytest.raises(error, match=words):
             mcmc.Softmax.from_formula("kind ~ x", frame, **options)
+
+
+@pytest.mark.parametrize("levels", [[3, 5, 9], [0, 1, 2], [1.5, 2.0], [False, True], ["0", "1", "2"], ["u", "v"]])
+@pytest.mark.parametrize("how", ["formula", "categories"])
+def test_classes_are_what_the_column_compares_equal_to(frame, levels, how):
+    rng = np.random.default_rng(0)
+    own = frame.assign(kind=pandas.Categorical(np.array(levels, object)[rng.integers(0, len(levels), 300)], levels))
+    if how == "formula":
+        pytest.importorskip("formulae")
+        model = mcmc.Softmax.from_formula("kind ~ x", own)
+    else:
+        model = mcmc.Softmax(own[["x"]], own["kind"], prior_sd=1.0)
+    assert list(model.classes) == levels and [type(k) for k in model.classes] == [type(k) for k in levels]
+    for k, level in enumerate(model.classes):
+        np.testing.assert_array_equal(own["kind"] == level, own["kind"].cat.codes == k)
+    assert model.names[-1] == f"x[{levels[-1]}]" and pickle.loads(pickle.dumps(model)).classes == model.classes
+    if how == "categories":
+        back = own["kind"].cat.reorder_categories(levels[::-1])
+        np.testing.assert_array_equal(model._numbered(back), own["kind"].cat.codes)
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_categories_of_polars_are_classes(frame, kind):
+    polars = pytest.importorskip("polars")
+    words = np.random.default_rng(0).choice(["elm", "ash", "oak"], 300)
+    order = ["oak", "elm", "ash"] if kind == "Enum" else ["ash", "elm", "oak"]
+    polars.Series(["yew", "ash"], dtype=polars.Categorical)        # of another column, in the same store of words
+    column = polars.Series(words, dtype=polars.Enum(order) if kind == "Enum" else polars.Categorical)
+    model = mcmc.Softmax(frame[["x"]], column, prior_sd=1.0)
+    exact = mcmc.Softmax(frame[["x"]], pandas.Categorical(words, order), prior_sd=1.0)
+    assert model.classes == exact.classes == tuple(order)
+    points = np.random.default_rng(1).normal(size=(3, model.dim))
+    np.testing.assert_array_equal(model.log_posteriors(points), exact.log_posteriors(points))
+    chunks = [(frame[["x"]].to_numpy()[part], column[part]) for part in (slice(0, 7), slice(7, 300))]
+    found, wanted = (mcmc.compress(model, points[0], chunks=given) for given in (chunks, None))
+    np.testing.assert_allclose(found.slope, wanted.slope)
+    missing = polars.Series([None, *words[1:]], dtype=column.dtype)
+    with pytest.raises(ValueError, match="y is missing in row 0"):
+        mcmc.Softmax(frame[["x"]], missing)

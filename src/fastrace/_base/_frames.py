@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
+
+Floats = NDArray[np.float64]
 
 _FEW = 100  # entries of a list that may be of anything; of a longer one, such as of numbers, the types are looked at
 MISSING = ": with nan, by .filled(numpy.nan), for what takes missing='drop' or 'worst'"
@@ -71,7 +74,7 @@ def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] 
     their order would be a guess.
     """
     given = list(held)
-    if len(given) != len(wanted) or (type(held).__name__ == "RangeIndex" and given == list(range(len(given)))):
+    if len(given) != len(wanted) or _counts_up(held, given):
         return None
     texts = [str(name) for name in given]
     pairs: tuple[tuple[list[Any], list[Any]], ...] = ((given, list(wanted)), (texts, [str(name) for name in wanted]))
@@ -79,7 +82,7 @@ def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] 
         places = {name: place for place, name in enumerate(there)}
         if len(places) == len(given) and all(name in places for name in needed):
             return [places[name] for name in needed]
-    if any(texts == [f"{word}{place}" for place in range(len(given))] for word in ("", "column_")):
+    if only_numbered(held):
         return None
     came, needs = (", ".join(map(repr, names[:10])) + (" ..." if len(names) > 10 else "")
                    for names in (given, list(wanted)))
@@ -87,11 +90,28 @@ def order_of(held: Any, wanted: Sequence[Any], what: str, of: str) -> list[int] 
                      f"without names in just this order")
 
 
+def _counts_up(held: Any, given: list[Any]) -> bool:
+    return type(held).__name__ == "RangeIndex" and given == list(range(len(given)))
+
+
+def only_numbered(held: Any) -> bool:
+    """Whether names only count from 0, as pandas, polars and Arrow make them up."""
+    given = list(held)
+    texts = [str(name) for name in given]
+    return _counts_up(held, given) or any(
+        texts == [f"{word}{place}" for place in range(len(given))] for word in ("", "column_"))
+
+
 def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
     """Values in the order of the names `wanted`, which `order_of` finds among their columns, or in a series's index.
 
-    Values without names, or where `order_of` says None, stay as they are.
+    Values without names, or where `order_of` says None, stay as they are. Of a list each part goes by its own names.
     """
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, (list, tuple)) and any(
+            hasattr(kind, "iloc") or hasattr(kind, "columns") for kind in set(map(type, values))):
+        return [in_order(part, wanted, f"{name}[{k}]", of) for k, part in enumerate(values)]
     pandas = hasattr(values, "iloc")
     series = pandas and getattr(values, "ndim", 0) == 1
     held = values.index if series else values.columns if pandas else column_names(values)
@@ -101,6 +121,19 @@ def in_order(values: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
     if pandas:
         return values.iloc[order] if series else values.iloc[:, order]
     return as_table(values, name, "a table of numbers")[:, order]
+
+
+def floats_in_order(values: Any, wanted: Sequence[str] | None, name: str, of: str = "parameters") -> Floats:
+    """A fresh array of floats whose last axis is in the order of the names `wanted`, if there are any."""
+    return _checks.floats(in_order(values, wanted or (), name, of), name)
+
+
+def square_in_order(values: Any, wanted: Sequence[str] | None, name: str, of: str = "parameters") -> Floats:
+    """The same of a matrix, whose rows go by the index of a frame of pandas."""
+    if not hasattr(values, "iloc") or getattr(values, "ndim", 0) != 2:
+        return floats_in_order(values, wanted, name, of)
+    order = order_of(values.index, wanted or (), f"the index of {name}", of)
+    return floats_in_order(values if order is None else values.iloc[order], wanted, name, of)
 
 
 def of_arms(value: Any, names: Sequence[Any] | None, what: str) -> Any:
@@ -130,6 +163,26 @@ def require_same_order(what: str, **held: Any) -> None:
 
 def _some(labels: list[Any]) -> str:
     return ", ".join(map(repr, labels[:3])) + (" ..." if len(labels) > 3 else "")
+
+
+class Indexed:
+    """What remembers the pandas index of its rows, as `index`: copies do, and what was pickled does not."""
+
+    index: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "index"}
+
+    def __copy__(self) -> Self:
+        return self._with_index(self.__getstate__())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self._with_index(copy.deepcopy(self.__getstate__(), memo))
+
+    def _with_index(self, state: dict[str, Any]) -> Self:
+        new = object.__new__(type(self))
+        new.__dict__.update(state, index=self.index)
+        return new
 
 
 def indexes(value: Any) -> list[Any]:

@@ -111,7 +111,7 @@ def arguments_of_classes(
         found, part, _ = _scaled(design, columns, names, times, of_level, True, 0.0, 1.0)
         prior |= {f"{name}[{level}]": found[name] for name in names}
         parts.append(part)
-    y = Categorical.from_codes(design.y.astype(int), categories=levels)
+    y = Categorical.from_codes(design.y.astype(int), categories=list(design.levels))
     return ({"X": columns, "y": y, "prior": prior}, names, _side_by_side(parts, len(names)),
             tuple((term.name, len(term.labels)) for term in design.terms), design.new_rows)
 

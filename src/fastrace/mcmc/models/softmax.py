@@ -59,8 +59,9 @@ class Softmax(_CompiledModel):
     X : array_like of real numbers, shape (n_rows, p), frame, or dict of columns
         Explanatory variables; float32 and float64 are read in place. Sparse tables of SciPy in rows (CSR) too. Leave
         them alone as long as the model is used, as those of `GLM`.
-    y : array_like of int, shape (n_rows,) or (n_rows, n_classes), pandas categorical, frame, or dict of columns
-        Classes 0, 1, ..., n_classes - 1, or a categorical of pandas, whose categories are the classes. Or a table of
+    y : array_like of int, shape (n_rows,) or (n_rows, n_classes), categorical, frame, or dict of columns
+        Classes 0, 1, ..., n_classes - 1, or a categorical of pandas or polars, whose categories are the classes: of a
+        Categorical of polars, which knows no others, those that rows have, in the order of the alphabet. Or a table of
         counts: how many of a row's outcomes were of each class, which has the name of its column. The rows of the model
         are then pairs of a row and a class that it has, weighted by their number, which is the multinomial likelihood
         but for its constant; `X` is copied, a row for each pair. Priors in units of the data count each outcome.
@@ -83,7 +84,8 @@ class Softmax(_CompiledModel):
     group_prior : prior of a scale, or dict of these by name of factor, optional
         Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``.
     prior_mean, prior_sd, log_prior
-        As in `GLM`; arrays have shape ((n_classes - 1) p,), or beside groups (p,) for the columns of X.
+        As in `GLM`; arrays have shape ((n_classes - 1) p,), or beside groups (p,) for the columns of X. A series of
+        pandas may have the names of columns instead, for all classes.
     shuffle : None, int, SeedSequence or Generator, optional
         As in `GLM`.
     names : sequence of str of length p, optional
@@ -93,7 +95,8 @@ class Softmax(_CompiledModel):
     Attributes
     ----------
     classes : tuple
-        What the classes are called, the first with parameters of 0: numbers, or categories or columns of `y`.
+        What the classes are called, the first with parameters of 0: numbers, or the categories of `y`, be they words,
+        numbers or truth values, or its columns.
 
     Raises
     ------
@@ -154,13 +157,15 @@ class Softmax(_CompiledModel):
         _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, groups=own_groups)
         called = model_names(column_names(X)) if names is None else names
         counted_classes = n_classes is None
-        levels = _categories(y)
+        levels: tuple[Any, ...] | None = _categories(y)
         if levels is not None:
             y, n_classes, self._outcomes = _codes_of(y, levels, n_classes), len(levels), "categories"
+            levels = None if all(type(level) is int and level == k for k, level in enumerate(levels)) else levels
         labels = np.asarray(_frames.as_table(y, "y")) if isinstance(y, Mapping) else _checks.as_array(y, "y")
         if labels.ndim == 2 and labels.shape[1] > 1:
             levels, self._outcomes = _frames.column_names(y), "counts"
             offset = _frames.in_order(offset, levels or range(labels.shape[1]), "offset", "classes")
+            levels = None if levels == tuple(map(str, range(labels.shape[1]))) else levels
             X, y, n_classes, offset, weights, own_groups = _of_counts(X, y, n_classes, offset, weights, own_groups)
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
@@ -179,8 +184,9 @@ class Softmax(_CompiledModel):
         own = rows.X.shape[1]
         self.n_columns = own + sum(factor.n_groups for factor in factors)
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
-        if levels is not None and levels != tuple(map(str, range(self.n_classes))):
-            self._called = _checks.arm_names(levels, self.n_classes, "class")
+        if levels is not None:
+            _checks.arm_names(levels, self.n_classes, "class")
+            self._called = levels
         if factors:
             self._require_intercepts(factors)
             for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
@@ -206,6 +212,8 @@ class Softmax(_CompiledModel):
             prior = normals_of_columns(columns[:own], self._width, prior_mean, prior_sd)
             if prior is not None:
                 prior_mean, prior_sd = 0.0, math.inf
+        if not factors:
+            prior_mean, prior_sd = (_for_all_classes(v, columns, self.n_classes) for v in (prior_mean, prior_sd))
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
         self._take_priors("weak" if prior is None and group_prior is not None else prior, weak=bool(factors))
         if self.joint_prior is None and not (self.prior_precision[list(self._shown_last)] > 0.0).all():
@@ -435,6 +443,7 @@ class Softmax(_CompiledModel):
             return y
         names = [str(name) for name in self.classes]
         codes = _codes_of(y, levels, None)
+        levels = tuple(map(str, levels))
         strange = [levels[k] for k in np.unique(codes) if levels[k] not in names]
         if strange:
             raise ValueError(f"y has the category {strange[0]!r}; the classes of the model are "
@@ -446,7 +455,7 @@ class Softmax(_CompiledModel):
         """What the columns are called, and then the groups."""
         return [name[: -len(f"[{self.classes[1]}]")] for name in (self.names or ())[: self.n_columns]]
 
-    _called: tuple[str, ...] | None = None  # names of the classes, if they have any
+    _called: tuple[Any, ...] | None = None  # names of the classes, if they have any
     _outcomes = "labels"  # or "categories", or "counts"
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula, as those of a GLM
     _new_rows: NewRows | None = None
@@ -510,22 +519,47 @@ class Softmax(_CompiledModel):
         return self._times_weights(out)
 
 
-def _categories(y: Any) -> tuple[str, ...] | None:
-    """The categories of a categorical of pandas."""
-    kind = getattr(y, "dtype", None)
-    levels = getattr(kind, "categories", None) if hasattr(kind, "ordered") else None
-    return None if levels is None else tuple(map(str, levels))
+def _categories(y: Any) -> tuple[Any, ...] | None:
+    """The categories of a categorical of pandas or an enum of polars; those of polars that rows have, by the alphabet.
+    """
+    kind: Any = getattr(y, "dtype", None)
+    if hasattr(kind, "ordered") and hasattr(kind, "categories"):
+        return tuple(kind.categories.tolist())
+    if _of_polars(y):
+        enum = type(kind).__name__ == "Enum"
+        return tuple(kind.categories.to_list() if enum else sorted(y.unique().drop_nulls().to_list()))
+    return None
 
 
-def _codes_of(y: Any, levels: tuple[str, ...], n_classes: int | None) -> NDArray[np.int64]:
+def _of_polars(y: Any) -> bool:
+    return hasattr(y, "to_physical") and type(getattr(y, "dtype", None)).__name__ in ("Categorical", "Enum")
+
+
+def _codes_of(y: Any, levels: tuple[Any, ...], n_classes: int | None) -> NDArray[np.int64]:
     """The numbers of a categorical's categories."""
-    codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes).astype(np.int64)
+    if _of_polars(y):
+        held = y.unique().drop_nulls()
+        number = {int(code): levels.index(name) for code, name in
+                  zip(held.to_physical().to_list(), held.to_list(), strict=True)}
+        table = np.full(max(number, default=0) + 1, -1)
+        table[list(number)] = list(number.values())
+        codes = np.where(y.is_null().to_numpy(), -1, table[y.to_physical().fill_null(0).to_numpy().astype(np.int64)])
+    else:
+        codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes).astype(np.int64)
     if (codes < 0).any():
         raise ValueError(f"y is missing in row {int(np.argmin(codes))}; every row needs a class: drop rows without one")
     if len(levels) < 2 or n_classes not in (None, len(levels)):
         raise ValueError(f"the categories of y are {counted(len(levels), 'class')}, and n_classes is {n_classes}: two "
                          f"classes at least are needed, and n_classes may be left out")
     return codes
+
+
+def _for_all_classes(value: Any, columns: Sequence[str], n_classes: int) -> Any:
+    """Numbers of a series of pandas that has the names of columns, for each class but the first; all else as it is."""
+    series = hasattr(value, "iloc") and getattr(value, "ndim", 0) == 1
+    if not series or sorted(map(str, value.index)) != sorted(columns) or _frames.only_numbered(value.index):
+        return value
+    return np.tile(np.asarray(_frames.in_order(value, columns, "prior", "columns")), n_classes - 1)
 
 
 def _of_counts(
