@@ -228,3 +228,37 @@ def test_models_that_read_no_chunks_say_so():
     with pytest.raises(ValueError, match="1200 rows in one pass and 1140 in the next"):
         mcmc.compress(mcmc.GLM(X, ~right, prior_sd=1.0), chunks=lambda: parts.pop(0))
     assert mcmc.compress(mcmc.GLM(X, right, prior_sd=1.0), chunks=[(X, right)]).n_passes == 1
+
+
+def test_frames_of_chunks_go_by_the_names_of_columns_and_slopes():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
+    S = pandas.DataFrame(rng.normal(size=(400, 2)), columns=["s1", "s2"])
+    codes, y = np.arange(400) % 4, rng.random(400) < 0.5 + 0.4 * np.sign(X["a"] * S["s1"])
+
+    def chunk_of(x, slopes):
+        return [{"X": x, "y": y.to_numpy(), "groups": {"g": mcmc.Groups(codes, slopes)}}]
+
+    model = mcmc.GLM(X, y, groups={"g": mcmc.Groups(codes, S)}, prior_sd=1.0)
+    psi = 0.2 * rng.normal(size=model.n_seen)
+    wanted = mcmc.compress(model, psi)
+    for x in (X, X[["b", "a"]], X.set_axis(range(2), axis=1), {"b": X["b"].to_numpy(), "a": X["a"].to_numpy()}):
+        for slopes in (S, S[["s2", "s1"]], S.to_numpy()):
+            assert_alike(mcmc.compress(model, psi, chunks=chunk_of(x, slopes)), wanted)
+    with pytest.raises(ValueError, match="chunk 0: the table of slopes of groups 'g' has the names 's1', 's3'"):
+        mcmc.compress(model, psi, chunks=chunk_of(X, S.rename(columns={"s2": "s3"})))
+
+
+@pytest.mark.parametrize("known", [np.arange(3), np.arange(3.0), np.array([True, False, True])])
+def test_groups_of_chunks_are_found_as_those_of_predictions_are(known):
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(300, 2)), known[np.arange(300) % 3]
+    y = rng.random(300) < 0.4
+    model = mcmc.GLM(X, y, groups={"g": codes})
+    psi = np.array(mcmc.compress(model).psi_hat)
+    wanted = mcmc.compress(model, psi)
+    for kind in (int, float):
+        assert_alike(mcmc.compress(model, psi, chunks=[{"X": X, "y": y, "groups": {"g": codes.astype(kind)}}]), wanted)
+    with pytest.raises(ValueError, match="a row of it is of group '1.5' of 'g'"):
+        mcmc.compress(model, psi, chunks=[{"X": X[:1], "y": y[:1], "groups": {"g": [1.5]}}])

@@ -192,3 +192,82 @@ def test_frames_of_polars(frame):
     trace = drawn(model)
     new = polars.from_pandas(frame[["x", "g"]].iloc[:5])
     np.testing.assert_array_equal(model.predict(trace, new), model.predict(trace, frame.iloc[:5]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_columns_of_new_rows_hold_what_those_of_the_model_held(frame):
+    """NumPy would read a date as the number of its ticks, so that a prediction came out of it."""
+    when = pandas.date_range("2024", periods=2)
+    softmax = mcmc.Softmax.from_formula("h ~ x + b", frame)
+    model = mcmc.GLM.from_formula("y ~ x + b + (x | k)", frame, family="gaussian")
+    good = {"x": [0.0, 1.0], "b": [True, False], "k": [1, 2]}
+    for held in (softmax, model):
+        trace = drawn(held)
+        wanted = held.predict(trace, good)
+        for name, column, said in (
+            ("x", when, "dates; numbers"), ("x", when - when[0], "times; numbers"), ("x", ["u", "v"], "words; numbers"),
+            ("x", when.tz_localize("UTC"), "dates with a time zone; numbers"), ("b", ["True", "False"], "words; numb"),
+            ("x", when.to_period("D"), "periods; numbers"), ("x", pandas.Categorical(when), "dates; numbers"),
+        ):
+            with pytest.raises(ValueError, match=f"the column '{name}' of X is of dtype .* and holds {said}"):
+                held.predict(trace, good | {name: column})
+        for name, column in (("x", pandas.array([0, 1], "Int64")), ("b", [1, 0]), ("x", pandas.Categorical([0, 1])),
+                             ("x", np.array([0.0, 1.0], object)), ("k", ["1", "2"]), ("k", [1.0, 2.0])):
+            np.testing.assert_array_equal(held.predict(trace, good | {name: column}), wanted)
+        for name, value in good.items():
+            with pytest.raises(ValueError, match="X has single values in place of columns, such as 0.0 of 'x'.*row"):
+                held.predict(trace, {name: value[0] for name, value in good.items()})
+            both = held.predict(trace, good | {name: value[0]})       # beside columns it is that of each row
+            np.testing.assert_array_equal(both, held.predict(trace, good | {name: [value[0]] * 2}))
+        with pytest.raises(ValueError, match="X has no rows; at least one row to predict is needed"):
+            held.predict(trace, pandas.DataFrame(good)[:0])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dates_are_read_by_a_function_that_takes_them(frame):
+    def day(when):
+        return (when - pandas.Timestamp("2024")).dt.days
+
+    dated = frame.assign(d=pandas.date_range("2024", periods=len(frame)))
+    assert day(dated["d"]).max() == len(frame) - 1
+    model = mcmc.GLM.from_formula("y ~ day(d)", dated, family="gaussian")
+    trace, when = drawn(model), pandas.date_range("2024", periods=3)
+    wanted = model.predict(trace, dated[:3])
+    for unit in ("s", "ns"):
+        np.testing.assert_array_equal(model.predict(trace, {"d": when.astype(f"datetime64[{unit}]")}), wanted)
+    for column, said in (([1, 2], "numbers; dates"), (when.tz_localize("UTC"), "dates with a time zone; dates,")):
+        with pytest.raises(ValueError, match=f"holds {said}"):
+            model.predict(trace, {"d": column})
+
+
+def test_models_saved_before_kinds_of_columns_were_kept_predict(frame):
+    model = mcmc.GLM.from_formula("y ~ x", frame, family="gaussian")
+    del model._new_rows._kinds
+    assert model.predict(drawn(model), {"x": [0.0]}).shape == (5, 1)
+
+
+@pytest.mark.parametrize("formula", ["y ~ log(d)", "y ~ bs(d, df=4)", "y ~ poly(d, 2)", "y ~ d + x"])
+def test_functions_of_dates_are_refused_in_words(frame, formula):
+    dated = frame.assign(d=pandas.date_range("2024", periods=len(frame)))
+    with pytest.raises(ValueError, match="is not all numbers or words: 'd' is datetime64.*days since the first"):
+        mcmc.GLM.from_formula(formula, dated, family="gaussian")
+
+
+def test_an_error_of_a_users_own_function_is_handed_on(frame):
+    def broken(x):
+        raise TypeError("of my own")
+
+    with pytest.raises(TypeError, match="of my own"):
+        mcmc.GLM.from_formula("y ~ broken(x)", frame, family="gaussian")
+    with pytest.raises(TypeError, match="of my own"):
+        broken(1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_groups_by_truth_values_are_found_by_numbers_too(frame):
+    model = mcmc.GLM.from_formula("y ~ x + (1 | b)", frame, family="gaussian")
+    trace = drawn(model)
+    wanted = model.predict(trace, {"x": [0.0, 1.0], "b": [True, False]})
+    for flags in ([1, 0], [1.0, 0.0], ["True", "False"]):
+        for options in ({}, {"new_levels": True}):
+            np.testing.assert_array_equal(model.predict(trace, {"x": [0.0, 1.0], "b": flags}, **options), wanted)

@@ -208,3 +208,71 @@ def test_groups_of_new_rows_go_with_these_by_their_index_and_an_index_is_values(
     for groups in (words, mcmc.Groups(words, name="g")):
         with pytest.raises(ValueError, match="the pandas indexes of X and groups differ"):
             model.predict(trace, shuffled, groups=groups)
+
+
+def test_slopes_of_groups_go_by_the_names_of_their_columns():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    one, codes = np.ones((N, 1)), np.arange(N) % 4
+    S = pandas.DataFrame(rng.normal(size=(N, 2)), columns=["s1", "s2"])
+    y = S["s1"] * codes - S["s2"] + rng.normal(size=N)
+    model = mcmc.GLM(one, y, "gaussian", groups={"g": mcmc.Groups(codes, slopes=S)}, prior_sd=1.0)
+    trace = drawn(model)
+    wanted = model.predict(trace, one, groups=mcmc.Groups(codes, slopes=S.to_numpy()))
+    numbered = S.set_axis(range(2), axis=1)
+    for own in (S, S[["s2", "s1"]], numbered, {"s2": S["s2"].to_numpy(), "s1": S["s1"].to_numpy()}):
+        np.testing.assert_array_equal(model.predict(trace, one, groups=mcmc.Groups(codes, slopes=own)), wanted)
+    odd = mcmc.Groups(codes, slopes=S.rename(columns={"s2": "s3"}))
+    with pytest.raises(ValueError, match="slopes of groups 'g' has the names 's1', 's3'; those of the model's slopes"):
+        model.predict(trace, one, groups=odd)
+
+
+def test_series_of_groups_in_a_list_go_by_their_names():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    one = np.ones((N, 1))
+    g, h = pandas.Series(np.arange(N) % 4, name="g"), pandas.Series(np.arange(N) // 4 % 4, name="h")
+    y = g - 2.0 * h + rng.normal(size=N)
+    model = mcmc.GLM(one, y, "gaussian", groups=[g, h])
+    assert model.names[1] == "1|g[0]" and "sd(1|h)" in model.names
+    trace = drawn(model)
+    wanted = model.predict(trace, one, groups={"g": g, "h": h})
+    for groups in ([g, h], [h, g], [mcmc.Groups(h, name="h"), g], [g.to_numpy(), h.to_numpy()]):
+        np.testing.assert_array_equal(model.predict(trace, one, groups=groups), wanted)
+    with pytest.raises(ValueError, match="groups of 'h' are needed"):
+        model.predict(trace, one, groups=[g, h.rename("k")])
+
+
+def test_a_frame_with_numbered_columns_is_an_array():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(N, 2)), rng.integers(0, 2, N)
+    for model in (mcmc.GLM(X, y), mcmc.GLM(X, y, names=["a", "b"]), mcmc.Softmax(X, y)):
+        trace, wanted = drawn(model), None
+        wanted = model.predict(trace, X)
+        np.testing.assert_array_equal(model.predict(trace, pandas.DataFrame(X)), wanted)
+        with pytest.raises(ValueError, match="X lacks the column"):     # their order means something
+            model.predict(trace, pandas.DataFrame(X)[[1, 0]])
+        with pytest.raises(ValueError, match="X lacks the column"):
+            model.predict(trace, pandas.DataFrame(np.c_[X, X]))
+    own = mcmc.GLM(pandas.DataFrame(X), y)          # a model of numbered columns knows their numbers
+    np.testing.assert_array_equal(own.predict(drawn(own), pandas.DataFrame(X)[[1, 0]]), own.predict(drawn(own), X))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("known", [np.array([True, False]), [True, False], np.array([1, 0]), np.array([1.0, 0.0])])
+def test_a_group_is_the_same_as_a_truth_value_and_as_a_number(known):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    one, which = np.ones((N, 1)), rng.integers(0, 2, N)
+    codes = pandas.Categorical(np.asarray(known)[which]) if isinstance(known, list) else known[which]
+    y = 3.0 * which + rng.normal(size=N)
+    model = mcmc.GLM(one, y, "gaussian", groups={"g": codes})
+    trace = drawn(model)
+    wanted = model.predict(trace, one[:2], groups={"g": codes[:2]}, rng=1)
+    flags = np.asarray(known)[which][:2]
+    for own in (flags.astype(bool), flags.astype(int), flags.astype(float), flags.astype(bool).astype(object)):
+        for options in ({}, {"new_levels": True, "rng": 3}):
+            np.testing.assert_array_equal(model.predict(trace, one[:2], groups={"g": own}, **options), wanted)
+    with pytest.raises(ValueError, match="no effects of '2' of 'g'"):
+        model.predict(trace, one[:1], groups={"g": [2]})

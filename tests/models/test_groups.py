@@ -1,5 +1,6 @@
 """Models with groups, offsets, weights and sparse tables: equal to plain models with a column for each effect."""
 
+import copy
 import math
 import pickle
 
@@ -346,3 +347,21 @@ def test_rows_with_the_same_index_or_none_go_together():
     mcmc.GLM(shuffled.reset_index(drop=True), y, groups=[g, g.to_numpy()])
     again = pickle.loads(pickle.dumps(model))
     assert all(group.index is None for one in (model, again) for group in one._glm.groups)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_models_and_groups_remember_their_rows(copied):
+    frame, shuffled, y, g = _shuffled()
+    model = copied(mcmc.GLM(frame, y, "gaussian", 1.0, prior_sd=1.0))
+    assert model.index.equals(frame.index)
+    at = np.linspace(-0.5, 0.5, model.dim)
+    np.testing.assert_array_equal(model.log_posteriors([at]),
+                                  mcmc.GLM(frame, y, "gaussian", 1.0, prior_sd=1.0).log_posteriors([at]))
+    mixture = mcmc.MixtureOf(model, g, 2)
+    assert mixture.model is model and mixture.rows_by_group().index is None     # rows that stand in another order
+    with pytest.raises(ValueError, match="the pandas indexes of the model and groups differ"):
+        mcmc.MixtureOf(model, g.loc[shuffled.index], 2)
+    groups = copied(mcmc.Groups(g))
+    assert groups.index.equals(g.index) and pickle.loads(pickle.dumps(groups)).index is None
+    with pytest.raises(ValueError, match="the pandas indexes of X and groups differ"):
+        mcmc.GLM(shuffled, y.loc[shuffled.index], groups=groups)

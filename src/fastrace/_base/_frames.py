@@ -181,7 +181,9 @@ class Indexed:
 
     def _with_index(self, state: dict[str, Any]) -> Self:
         new = object.__new__(type(self))
-        new.__dict__.update(state, index=self.index)
+        new.__dict__.update(state)
+        if self.index is not None:
+            new.index = self.index
         return new
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import operator
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 
-__all__ = ["Factor", "Groups", "as_groups", "as_values", "level_name", "refuse_missing"]
+__all__ = ["Factor", "Groups", "as_groups", "as_values", "known_name", "level_name", "refuse_missing"]
 
+_WHOLE = 2**53  # up to which floats hold each whole number
 _SLOPES = "; where slopes vary too, give mcmc.Groups(codes, slopes=['age']) in place of the codes"
 
 
@@ -58,7 +61,7 @@ class Factor(NamedTuple):
         return np.column_stack([ones, slopes.toarray() if hasattr(slopes, "toarray") else slopes])
 
 
-class Groups:
+class Groups(_frames.Indexed):
     """A grouping factor of a model: each of its groups has an intercept, slopes, or both of its own.
 
     Parameters
@@ -103,8 +106,6 @@ class Groups:
     (('a', 0), ('b', 0), ('b', 1))
     """
 
-    index: Any = None  # of those made by a user; it is not saved
-
     def __init__(
         self,
         codes: Any,
@@ -115,7 +116,8 @@ class Groups:
     ) -> None:
         called = "groups" if name is None else f"groups {name!r}"
         _frames.require_same_rows(**{called: codes, f"slopes of {called}": slopes})
-        self.index = next(iter(_frames.indexes([codes, slopes])), None)
+        for index in _frames.indexes([codes, slopes])[:1]:
+            self.index = index
         self.codes, self.levels = _coded(codes, called)
         self.intercept = _checks.flag(intercept, "intercept")
         self.correlated = _checks.flag(correlated, "correlated")
@@ -146,15 +148,12 @@ class Groups:
         if not np.isfinite(self.table).all():
             raise ValueError(f"slopes of {called} are not all finite")
         names = _frames.column_names(slopes)
-        self.slope_names = names or tuple(f"slope{k}" for k in range(table.shape[1]))
+        self.slope_names = names or _numbered(table.shape[1])
 
     def __repr__(self) -> str:
         effects = ["intercept"] * self.intercept + [f"slope of {name!r}" for name in self.slope_names]
         name = "" if self.name is None else f"{self.name!r}, "
         return f"Groups({name}{len(self.levels)} groups, {', '.join(effects)})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "index": None}
 
     def reordered(self, order: NDArray[np.intp] | slice) -> Groups:
         """The same factor of rows in another order, or of some of them."""
@@ -180,6 +179,13 @@ class Groups:
         known = [c for c in self.columns if c in names or (isinstance(c, int) and 0 <= c < len(names))]
         return self.resolved(names, len(names)) if self.columns and len(known) == len(self.columns) else self
 
+    def slopes_by(self, names: Sequence[str], called: str) -> NDArray[np.float64] | None:
+        """The table of slopes, its columns in the order of these names; those of an array go by position."""
+        if self.table is None or self.slope_names == _numbered(self.table.shape[1]):
+            return self.table
+        order = _frames.order_of(self.slope_names, names, f"the table of slopes of groups {called!r}", "model's slopes")
+        return self.table if order is None else np.ascontiguousarray(self.table[:, order])
+
     def laid_out(self, n_rows: int, start: int, number: int) -> Factor:
         """How a likelihood of so many rows holds the resolved factor, its effects from parameter `start` on."""
         name = self.name or ("group" if number == 0 else f"group{number}")
@@ -201,7 +207,7 @@ def as_groups(groups: Any) -> tuple[Groups, ...]:
     if isinstance(groups, (list, tuple)) and groups and all(isinstance(g, Groups) for g in groups):
         return tuple(groups)
     if isinstance(groups, list) and groups and all(isinstance(g, (Groups, tuple)) or np.ndim(g) > 0 for g in groups):
-        return tuple(g if isinstance(g, Groups) else Groups(g) for g in groups)
+        return tuple(g if isinstance(g, Groups) else Groups(g, name=_series_name(g)) for g in groups)
     return (groups if isinstance(groups, Groups) else Groups(groups, name=_series_name(groups)),)
 
 
@@ -210,19 +216,47 @@ def _named(value: Any, name: str) -> Groups:
         return Groups(value, name=name)
     if value.name is not None:
         return value
-    new = value.reordered(slice(None))
-    new.name, new.index = name, value.index
+    new = copy.copy(value)
+    new.name = name
     return new
 
 
 def _series_name(codes: Any) -> str | None:
     name = getattr(codes, "name", None)
-    return name if isinstance(name, str) else None
+    return name if isinstance(name, str) and name else None      # polars has "" where there is none
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    """What slopes of an array are called."""
+    return tuple(f"slope{k}" for k in range(count))
 
 
 def level_name(level: Hashable) -> str:
     """What a group is called; of a nested factor by the levels it is a combination of."""
     return ":".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
+def known_name(level: Hashable, known: Container[str]) -> str:
+    """What a group of other rows is called among names `known`: as it is, or as a number or truth value equal to it.
+
+    pandas makes floats of a column of integers as soon as one is missing, and files hold truth values as 1 and 0.
+    """
+    return next((name for name in _spellings(level) if name in known), level_name(level))
+
+
+def _spellings(level: Hashable) -> Iterator[str]:
+    """What a group may be called: as it is, then numbers and truth values also as those of other types equal to them.
+    """
+    parts = level if isinstance(level, tuple) else (level,)
+    for own in itertools.product(*map(_equals, parts)):
+        yield level_name(own if isinstance(level, tuple) else own[0])
+
+
+def _equals(part: Any) -> tuple[Any, ...]:
+    """A value, and the number or truth value of each other type that is equal to it."""
+    if not isinstance(part, (int, float)) or part != part or abs(part) > _WHOLE or part != int(part):
+        return (part,)
+    return part, int(part), float(part), *([bool(part)] if part in (0, 1) else [])
 
 
 def _column(column: str | int, names: Sequence[str] | None, n_columns: int, factor: str) -> int:

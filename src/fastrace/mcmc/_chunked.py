@@ -15,7 +15,7 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._seen import expand_seen
 from fastrace._models._softmax import SoftmaxSource
 from fastrace._models.glm_inputs import refuse_overflow
-from fastrace._models.grouping import Groups, as_groups
+from fastrace._models.grouping import Groups, as_groups, known_name
 from fastrace._models.softmax_sums import offset_from_first, softmax_sums
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import NoModeError
@@ -130,9 +130,11 @@ class Chunks:
         x = chunk["X"]
         names = _frames.column_names(x)
         columns = self.model.column_names
-        if names is not None and list(names) != columns:
-            raise ValueError(f"its columns are {', '.join(map(repr, names[:20]))}, and those of the model "
-                             f"{', '.join(map(repr, columns[:20]))}; the same in the same order are needed")
+        if names is not None and not _frames.only_numbered(getattr(x, "columns", names)):
+            if sorted(names) != sorted(columns):
+                raise ValueError(f"its columns are {', '.join(map(repr, names[:20]))}, and those of the model "
+                                 f"{', '.join(map(repr, columns[:20]))}; the same are needed")
+            x = _frames.in_order(x, columns, "X", "columns")
         if not hasattr(x, "shape") or hasattr(x, "columns") or isinstance(x, Mapping):
             x = _frames.as_table(x, "X", "a table of numbers")
         if len(x.shape) != 2 or x.shape[1] != self._n_columns:
@@ -173,8 +175,9 @@ class Chunks:
             new = own.get(factor.name, found[k] if found[k].name is None else None)
             if new is None:
                 raise ValueError(f"it has no groups {factor.name!r}; it has {', '.join(map(repr, own))}")
-            laid = new.laid_out(n, 0, k)
-            unknown = [level for level in laid.levels if level not in levels]
+            new.laid_out(n, 0, k)           # refuses another number of rows
+            names = [known_name(level, levels) for level in new.levels]
+            unknown = [name for name in names if name not in levels]
             if unknown:
                 raise ValueError(f"a row of it is of group {unknown[0]!r} of {factor.name!r}, of which the model has "
                                  f"no effect. Make the model of rows of every group, or give it the codes as a "
@@ -184,8 +187,8 @@ class Chunks:
                 raise ValueError(f"the groups {factor.name!r} of the model have a table of slopes, or that of the "
                                  f"chunk has; mcmc.Groups(codes, slopes) with the same columns is needed")
             numbered = group.reordered(slice(0, 0))
-            numbered.codes = np.array([levels[level] for level in laid.levels], dtype=np.int32)[new.codes]
-            numbered.table = new.table
+            numbered.codes = np.array([levels[name] for name in names], dtype=np.int32)[new.codes]
+            numbered.table = new.slopes_by(group.slope_names, factor.name)
             out.append(numbered)
         return tuple(out)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy import special
 from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._softmax import offset_table
-from fastrace._models.grouping import Factor, Groups, as_groups, level_name, row_numbers
+from fastrace._models.grouping import Factor, Groups, as_groups, known_name, row_numbers
 from fastrace.mcmc._moving import moving
 
 __all__ = ["predicted_glm", "predicted_softmax"]
@@ -22,7 +21,6 @@ __all__ = ["predicted_glm", "predicted_softmax"]
 Array = NDArray[np.float64]
 
 _AT_ONCE = 4_000_000  # numbers, where only means and quantiles are kept
-_WHOLE = 2**53  # up to which floats hold each whole number
 _INVERSES: dict[str, Callable[[Array], Array]] = {  # from predictors to means
     "logistic": special.expit,
     "binomial": special.expit,
@@ -140,13 +138,15 @@ def _by_formula(model: Any, X: Any, offset: Any, groups: Any) -> tuple[Any, Any,
 def _table(X: Any, columns: Sequence[str], p: int) -> Any:
     """New rows with the columns of the model; those of a frame by name, whatever else it has."""
     names = _frames.column_names(X)
-    if names is not None:
+    if names is not None and not (len(names) == p and _frames.only_numbered(getattr(X, "columns", names))):
         missing = [name for name in columns if name not in names]
         if missing:
             raise ValueError(f"X lacks the {'column' if len(missing) == 1 else 'columns'} "
                              f"{', '.join(map(repr, missing[:20]))}; the model has "
                              f"{', '.join(map(repr, columns[:20]))}, and X {', '.join(map(repr, names[:20]))}")
-        X = {name: X[name] for name in columns}
+        keys = dict(zip(names, getattr(X, "columns", X) if hasattr(X, "iloc") or isinstance(X, Mapping) else names,
+                        strict=True))       # which need not be words
+        X = {name: X[keys[name]] for name in columns}
     table = X.tocsr() if hasattr(X, "tocsr") else np.asarray(_frames.as_table(X, "X", "a table of numbers"))
     if table.ndim != 2 or table.shape[1] != p or table.dtype.kind not in "fiub":
         raise ValueError(f"X has shape {table.shape} and dtype {table.dtype}; real numbers of shape (n, {p}), with the "
@@ -181,30 +181,11 @@ def _new_groups(factors: Sequence[Factor], groups: Any, n: int) -> list[Groups]:
 def _codes(factor: Factor, own: Groups) -> tuple[NDArray[np.intp], list[Hashable]]:
     """Numbers of the groups of new rows, and the levels that the model does not have, numbered after its own."""
     known = {level: k for k, level in enumerate(factor.levels)}
-    names = [next((name for name in _spellings(level) if name in known), level_name(level)) for level in own.levels]
+    names = [known_name(level, known) for level in own.levels]
     unknown = list(dict.fromkeys(names[k] for k in np.unique(own.codes) if names[k] not in known))
     number = {**known, **{level: len(known) + k for k, level in enumerate(unknown)}}
     where = np.array([number.get(name, -1) for name in names], dtype=np.intp)
     return where[own.codes], list(unknown)
-
-
-def _spellings(level: Hashable) -> Iterator[str]:
-    """What a level may be called: as it is, then with its whole numbers as integers or as floats, such as 1 and 1.0.
-
-    pandas makes floats of a column of integers as soon as one is missing.
-    """
-    parts = level if isinstance(level, tuple) else (level,)
-    for own in itertools.product(*map(_numbers_equal, parts)):
-        yield level_name(own if isinstance(level, tuple) else own[0])
-
-
-def _numbers_equal(part: Any) -> tuple[Any, ...]:
-    """The level, and the number of another type that is equal to it."""
-    if isinstance(part, float) and part.is_integer():
-        return part, int(part)
-    if isinstance(part, int) and not isinstance(part, bool) and abs(part) <= _WHOLE:
-        return part, float(part)
-    return (part,)
 
 
 def _refuse_unknown(factor: Factor, unknown: list[Hashable], remedy: str) -> None:
@@ -227,7 +208,7 @@ def _effects(
         if own.table is None or own.table.shape[1] != factor.table.shape[1]:
             raise ValueError(f"groups {factor.name!r} have slopes of a table of {factor.table.shape[1]} columns, which "
                              f"new rows must have too: mcmc.Groups(codes, slopes=table)")
-        slopes = own.table
+        slopes = own.slopes_by(factor.terms[factor.intercept :], factor.name)
     if unknown:
         values = np.concatenate([values, _drawn(model, factor, draws, len(unknown), rng)], axis=1)
     return codes, slopes, values

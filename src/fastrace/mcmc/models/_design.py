@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -106,15 +106,15 @@ def designed(formula: str, frame: Any, scope: Scope = (), by_level: bool = False
         raise ValueError(f"{formula!r} names {error}; the frame has {', '.join(known[:_LONGEST])}"
                          f"{', ...' if len(known) > _LONGEST else ''}, and no function of that name was found where "
                          f"from_formula was called") from error
-    except ValueError as error:
-        if "unrecognized type" in str(error):
+    except (ValueError, TypeError) as error:
+        if "unrecognized type" in str(error) or (isinstance(error, TypeError) and _kinds(frame)):
             raise ValueError(f"what {formula!r} names is not all numbers or words: "
                              f"{_kinds(frame) or error}") from error
         raise
     terms, offset = _terms(made.common, len(frame))
     common = [] if made.common is None else list(made.common.terms.values())
     whole = tuple(dict.fromkeys(_of_whole_columns(common, grouped, frame, env)))
-    rows = NewRows(formula, common, grouped, env, tuple(map(str, frame.columns)), whole)
+    rows = NewRows(formula, common, grouped, env, {str(name): _kind(frame[name]) for name in frame.columns}, whole)
     effects = tuple(term.name for term in grouped)
     if by_level:
         codes, levels = _coded(made.response, frame)
@@ -247,15 +247,15 @@ def _function(component: Any) -> str | None:
     return getattr(getattr(component, "call", None), "callee", None)
 
 
-def _pandas(frame: Any) -> Any:
+def _pandas(frame: Any, called: str = "frame", needed: str = "a model needs a row per outcome") -> Any:
     if hasattr(frame, "to_pandas"):
         frame = frame.to_pandas()
     if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
         advice = "collect() it" if hasattr(frame, "collect") else "such as pandas.DataFrame(columns_by_name)"
-        raise TypeError(f"frame is {_checks.shown(frame)} of type {type(frame).__name__}; a pandas.DataFrame whose "
+        raise TypeError(f"{called} is {_checks.shown(frame)} of type {type(frame).__name__}; a pandas.DataFrame whose "
                         f"columns the formula names is needed: {advice}")
     if not len(frame):
-        raise ValueError("frame has no rows; a model needs a row per outcome")
+        raise ValueError(f"{called} has no rows; {needed}")
     return frame
 
 
@@ -294,6 +294,31 @@ def _kinds(frame: Any) -> str:
             odd.append(f"{name!r} holds objects ({infer_dtype(frame[name])}): make them all numbers or all words, with "
                        f"frame[{name!r}].astype(float) or .astype(str)")
     return "; ".join(odd[:_LONGEST])
+
+
+def _kind(column: Any) -> str:
+    """What a column holds, as far as functions of formulae tell kinds apart; "" for words and categories of these."""
+    kind = column.dtype
+    if hasattr(kind, "categories") and hasattr(kind, "ordered"):
+        kind = kind.categories.dtype
+    if isinstance(kind, np.dtype) and kind.kind in "mM":
+        return "dates" if kind.kind == "M" else "times"        # of whichever unit
+    if getattr(kind, "kind", "O") in "fiub":
+        return "numbers"
+    if hasattr(kind, "tz") or str(kind).startswith("period"):
+        return "dates with a time zone" if hasattr(kind, "tz") else "periods"
+    from pandas.api.types import infer_dtype
+
+    held = infer_dtype(column)
+    return "numbers" if held in ("integer", "floating", "mixed-integer-float", "boolean", "decimal") else ""
+
+
+def _require_kind(column: Any, name: str, needed: str) -> None:
+    """Refuse a column of new rows that would be read as numbers of another meaning, or not at all."""
+    held = _kind(column)
+    if held != needed:
+        raise ValueError(f"the column {name!r} of X is of dtype {column.dtype} and holds {held or 'words'}; "
+                         f"{needed or 'words'}, as in the rows of the model, are needed")
 
 
 def _outcome(response: Any) -> tuple[Array, Array | None]:
@@ -419,8 +444,11 @@ def _groups(terms: list[Any], frame: Any, env: Any, new: bool = False) -> tuple[
             tables.append(table)
             labels += names
         codes = tuple(_codes(component, frame, env) for component in own[0].factor.components)
-        columns = dict(zip(labels, np.column_stack(tables).T, strict=True)) if tables else None
-        found.append(Groups(codes if len(codes) > 1 else codes[0], columns, intercept, correlated=False, name=name))
+        slopes_of_rows: Any = np.column_stack(tables) if tables else None
+        if tables and not new:      # of new rows they stand in the same order, under names of formulae
+            slopes_of_rows = dict(zip(labels, slopes_of_rows.T, strict=True))
+        found.append(Groups(codes if len(codes) > 1 else codes[0], slopes_of_rows, intercept, correlated=False,
+                            name=name))
     return tuple(found)
 
 
@@ -491,12 +519,14 @@ class NewRows:
     """
 
     def __init__(
-        self, formula: str, common: list[Any], grouped: list[Any], env: Any, known: tuple[str, ...],
+        self, formula: str, common: list[Any], grouped: list[Any], env: Any, known: Mapping[str, str],
         whole: tuple[str, ...],
     ) -> None:
         self.formula, self._whole = formula, whole
         terms = [*common, *grouped]
         named = {name for term in terms for name in term.var_names}
+        measured = {name for term in [*common, *(term.expr for term in grouped)] for name in term.var_names}
+        self._kinds = {name: kind for name, kind in known.items() if name in measured}
         self.columns = tuple(name for name in known if name in named)
         for term in [*common, *(term.expr for term in grouped), *(term.factor for term in grouped)]:
             term.data = None
@@ -508,6 +538,8 @@ class NewRows:
         self._parts: tuple[list[Any], list[Any], Any] | None = (common, grouped, env)
         self._saved: bytes | str = b""
 
+    _kinds: Mapping[str, str] = MappingProxyType({})     # of columns, but for groups; of saved models maybe none
+
     def __getstate__(self) -> dict[str, Any]:
         saved = self._saved if self._parts is None else _pickled(self._parts)
         return {**self.__dict__, "_parts": None, "_saved": saved}
@@ -517,8 +549,12 @@ class NewRows:
         if isinstance(X, Mapping):
             from pandas import DataFrame
 
+            if X and all(np.ndim(values) == 0 for values in X.values()):
+                name, value = next(iter(X.items()))
+                raise ValueError(f"X has single values in place of columns, such as {_checks.shown(value)} of {name!r}"
+                                 f"; a list with a value for each row is needed, of one row [{_checks.shown(value)}]")
             X = DataFrame(dict(X))
-        frame = _pandas(X)
+        frame = _pandas(X, "X", "at least one row to predict is needed")
         if not set(self.columns) <= {str(name) for name in frame.columns}:
             return None
         if self._whole:
@@ -527,6 +563,8 @@ class NewRows:
                              f"scale(x) or center(x), which keep what they took from the model's rows, or make it a "
                              f"column of the frame before; or give X the columns of the formula's design")
         frame, _ = _columns_of(self.formula, frame, self.columns)
+        for name, kind in self._kinds.items():
+            _require_kind(frame[next(own for own in frame.columns if str(own) == name)], name, kind)
         common, grouped, env = self._loaded()
         tables, offset = [], None
         try:

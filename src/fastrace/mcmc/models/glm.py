@@ -33,7 +33,7 @@ from fastrace.sources import column_names
 __all__ = ["GLM"]
 
 
-class GLM(GLMRows):
+class GLM(_frames.Indexed, GLMRows):
     r"""A generalised linear model with a normal, flat or user-given prior.
 
     Parameters
@@ -114,7 +114,7 @@ class GLM(GLMRows):
     Attributes
     ----------
     index : pandas.Index or None
-        That of the rows as they were given, if one of them had any; None once the model was copied or pickled.
+        That of the rows as they were given, if one of them had any; None once the model was pickled.
 
     Raises
     ------
@@ -158,7 +158,6 @@ class GLM(GLMRows):
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
-    index: Any = None  # of models made from rows; not saved
     _new_rows: NewRows | None = None  # what a formula makes of new rows
     _computed = (*GLMRows._computed, "_terms", "_doubts", "index", "_new_rows")
 
@@ -440,9 +439,6 @@ class GLM(GLMRows):
                 f"dispersion falls the likelihood tends to that of a Poisson model, not to 0. Give prior_sd, a number "
                 f"or one for each of the {self.dim} parameters, finite for the last, or give scale"
             )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "index"}
 
     def __repr__(self) -> str:
         groups = "".join(f", {counted(f.n_groups, 'group')} of {f.name!r}{_several(f)}" for f in self.factors)

@@ -61,10 +61,12 @@ class MixtureOf:
         Of the symmetric Dirichlet prior of the weights. Small values, such as ``1 / n_classes``, leave classes that the
         data do not need empty.
     weights : array_like of shape (n_classes,), optional
-        The weights, if they are given and not learned. They are divided by their sum.
+        The weights, if they are given and not learned. They are divided by their sum. A series of pandas has the index
+        of `parameters`, if these are a frame.
     parameters : array_like of shape (n_classes, p), optional
         The parameters of the classes, if they are given: then the labels, and the weights unless given too, are drawn.
         Where the model has no `scale`, the last column is the scale or dispersion of each class, not its logarithm.
+        Columns of a frame go by the names of the model's parameters, the last one "scale" or "dispersion".
     hierarchical : bool, default False
         Learn where the classes lie: parameter j of each class is normal with mean ``mean[j]`` and standard deviation
         ``sd[j]``, both unknown. The model's prior is then that of ``mean``, and ``sd[j]`` has a half-Cauchy prior.
@@ -165,6 +167,7 @@ class MixtureOf:
         self.concentration = _checks.positive(concentration, "concentration", "it counts as so many groups a class")
         self.sd_scale = _checks.positive(sd_scale, "sd_scale", "it is the scale of a standard deviation")
         self.hierarchical = _checks.flag(hierarchical, "hierarchical")
+        _frames.require_same_rows(parameters=parameters, weights=weights)
         self.weights = None if weights is None else _weights(weights, self.n_classes)
         self.parameters = None if parameters is None else _states(parameters, self.n_classes, model)
         if self.hierarchical and self.parameters is not None:
@@ -263,7 +266,7 @@ class MixtureOf:
     def rows_by_group(self) -> GLM:
         """The model with its rows in the order of groups: a copy, unless they are in it."""
         rows = copy.copy(self.model)
-        rows._glm = self.model._in_order(self._order)
+        rows._glm, rows.index = self.model._in_order(self._order), None
         return rows
 
     def occupied(self, trace: Any) -> NDArray[np.int64]:
@@ -343,7 +346,7 @@ def _weights(weights: ArrayLike, n_classes: int) -> Array:
 
 
 def _states(parameters: ArrayLike, n_classes: int, model: GLM) -> Array:
-    out, dim = _checks.floats(parameters, "parameters"), model.dim
+    out, dim = _frames.floats_in_order(parameters, model.natural_names, "parameters"), model.dim
     if out.shape != (n_classes, dim) or not np.isfinite(out).all():
         last = f", the last column the {model.scale_name}," if model.learns_scale else ","
         raise ValueError(f"parameters has shape {out.shape}; finite numbers of shape {(n_classes, dim)}, one row a "
