@@ -56,7 +56,7 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
                 f"its tails are too short for independent proposals, and chains get stuck where it has no mass without "
                 f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
             )
-    if getattr(kernel, "rests_on_surrogate", False) and accepted < _FITS:
+    if hasattr(kernel, "surrogate_draws") and kernel.rests_on_surrogate and accepted < _FITS:
         points, beside = kernel.surrogate_draws(_DRAWS, np.random.default_rng(0))
         k = tail(model, reference, points, beside)
         if not k < _pareto.MOST:

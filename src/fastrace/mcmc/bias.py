@@ -132,6 +132,10 @@ def check_bias(
                         f"says whether chains have mixed")
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is {_checks.shown(trace)}; what mcmc.sample returned is needed")
+    names = getattr(kernel, "names", None) or ()
+    if trace.names and names and tuple(names) != trace.names:
+        raise ValueError(f"the trace is of {', '.join(map(repr, trace.names[:10]))}, and the kernel of "
+                         f"{', '.join(map(repr, names[:10]))}, in this order; the kernel that made the trace is needed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
     decided_twice = _twice(kernel)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow, ArrowFactor, Quadratic
@@ -125,7 +125,7 @@ class Compressed:
         return Quadratic(self.psi_hat, value, slope, whole)
 
     def _step(self, psi: ArrayLike) -> Array:
-        point = _checks.floats(psi, "psi")
+        point = _frames.floats_in_order(psi, self.names, "psi")
         if point.shape != (self.n_seen,):
             raise ValueError(f"psi has shape {point.shape}; ({self.n_seen},), what the rows see, is needed")
         return point - self.psi_hat
@@ -141,7 +141,7 @@ class Compressed:
 
     def hessian_product(self, vector: ArrayLike) -> Array:
         """The Hessian, which is the same everywhere, times a vector of shape (n_seen,)."""
-        return -np.asarray(self.curvature.shared().times(_checks.floats(vector, "vector")))
+        return -np.asarray(self.curvature.shared().times(_frames.floats_in_order(vector, self.names, "vector")))
 
     def factor(self) -> ArrowFactor:
         """Cholesky factor of the curvature and `precision`."""
@@ -278,7 +278,10 @@ def _given_point(model: Model, prior: JointPrior, psi_hat: Any) -> Array:
     if isinstance(psi_hat, Result):
         point = mean_seen(model, psi_hat)
     else:
-        point = _checks.floats(psi_hat.mode if isinstance(psi_hat, Compressed) else psi_hat, "psi_hat")
+        names = (model.names or ())[: prior.n_seen]
+        point = _frames.floats_in_order(psi_hat.mode if isinstance(psi_hat, Compressed) else psi_hat, names, "psi_hat")
+        if isinstance(psi_hat, Compressed) and (order := _frames.order_of(psi_hat.names, names, "psi_hat", "model")):
+            point = point[order]
     if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
         raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
     return point

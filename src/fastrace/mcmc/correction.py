@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
@@ -53,12 +53,13 @@ def correct(
 
     Parameters
     ----------
-    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k), or dict of these without the last axis
+    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k), frame, or dict of these without the last axis
         Draws of the density proportional to prior times the expansion of the likelihood, made by any sampler, such as
         NUTS of another library on a `Compressed`, and thinned until they are independent. What the rows see stands
         first: ``model.n_seen`` columns, which are all that the decisions read. Further columns, such as scales, go
         along. The column of a learned scale of the family holds its logarithm. In a dict the parameters have their
-        names in ``model.names``, and a learned scale may come as it is, by its name "scale" or "dispersion".
+        names in ``model.names``, and a learned scale may come as it is, by its name "scale" or "dispersion". So they
+        have in a frame, or a list of frames, one for each chain, unless its columns are only numbered.
     surrogate : Compressed or Reference
         The expansion that the sampler used, from `compress` or ``model.reference()``.
     model : Model
@@ -126,7 +127,7 @@ def correct(
     _checks.choice(decision, "decision", ("race", "exact"))
     delta = _checks.probability(delta, "delta")
     hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
-    array = _by_name(draws, model) if isinstance(draws, Mapping) else _checks.floats(draws, "draws")
+    array = _draws_of(draws, model)
     shape = array.shape
     array = array[None] if array.ndim == 2 else array
     n = model.n_seen
@@ -182,6 +183,26 @@ def _with_scale(draws: Array, n_seen: int) -> Array:
     out = draws.copy()
     out[..., n_seen - 1] = np.exp(out[..., n_seen - 1])
     return out
+
+
+def _draws_of(draws: Any, model: Model) -> Array:
+    """Draws as an array: those of dicts and frames by name, unless columns are only numbered or the model has no names.
+    """
+    if isinstance(draws, (list, tuple)) and draws and all(_frames.column_names(part) for part in draws):
+        chains = [_draws_of(part, model) for part in draws]
+        if len({chain.shape for chain in chains}) > 1:
+            raise ValueError(f"draws of the chains have shapes {[own.shape for own in chains]}; one shape is needed")
+        return np.stack(chains)
+    if isinstance(draws, Mapping):
+        return _by_name(draws, model)
+    columns = _frames.column_names(draws)
+    if columns is None or model.names is None or _frames.only_numbered(getattr(draws, "columns", columns)):
+        return _checks.floats(draws, "draws")
+    twin = _checks.twice(columns)
+    if twin is not None:
+        raise ValueError(f"draws have more than one column {twin!r}; different names are needed")
+    table = np.asarray(_frames.as_table(draws, "draws", "a table of numbers"))
+    return _by_name(dict(zip(columns, table.T, strict=True)), model)
 
 
 def _by_name(draws: Mapping[str, ArrayLike], model: Model) -> Array:

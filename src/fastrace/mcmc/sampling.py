@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base import _checks, _files
+from fastrace._base import _checks, _files, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread, words_on_threads
 from fastrace._base._handed import handed_over
@@ -205,7 +205,9 @@ def sample(
     if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
         raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
     generator = None if rng is None else _checks.generator(rng)
-    init = _listed(kernel, init, n_chains) if isinstance(init, Mapping) else init
+    names = getattr(kernel, "names", None) or ()
+    init = _listed(kernel, init, n_chains) if isinstance(init, Mapping) else _frames.in_order(
+        init, names, "init", "parameters")
     # A run of its own for each chain, and at least a number a draw.
     _checks.room(n_chains * (1000.0 + 8.0 * n_draws * _width(kernel)),
                  f"n_draws is {n_draws} and n_chains {n_chains}: the draws")

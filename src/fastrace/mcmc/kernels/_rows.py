@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
@@ -141,7 +142,8 @@ class RowKernel:
                 return None, False
             return self.model.reference(), True
         if self.records_natural:
-            control_variate = self._unconstrained(_checks.floats(control_variate, "control_variate"))
+            control_variate = self._unconstrained(
+                _frames.floats_in_order(control_variate, self.names, "control_variate"))
         return self.model.reference(control_variate), True
 
     def _start_factor(self, covariance: ArrayLike | None) -> NDArray[np.float64]:
@@ -149,7 +151,7 @@ class RowKernel:
             return np.eye(self.model.dim) if self.reference is None else self.reference.factor
         if self.reference is not None:
             raise ValueError("covariance came with a model that has derivatives; its proposals follow the reference")
-        return cholesky_of(covariance, self.model.dim)
+        return cholesky_of(covariance, self.model.dim, self.names)
 
     @property
     def dim(self) -> int:
@@ -207,7 +209,7 @@ class RowKernel:
             xi = np.zeros(d) if self.reference is None else _checks.generator(rng).standard_normal(d)
             start = self._center + self._factor @ xi
         else:
-            start = _checks.floats(position, "position")
+            start = _frames.floats_in_order(position, self.names, "position")
             if start.shape != (d,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
             start = self._unconstrained(start)
@@ -415,9 +417,9 @@ class RowKernel:
         return replace(state, tuning=tuning, whitened=whitened)
 
 
-def cholesky_of(covariance: ArrayLike, dim: int) -> NDArray[np.float64]:
-    """The lower triangular factor of a covariance that a user gave."""
-    matrix = np.atleast_2d(_checks.floats(covariance, "covariance"))
+def cholesky_of(covariance: ArrayLike, dim: int, names: Sequence[str] | None = None) -> NDArray[np.float64]:
+    """The lower triangular factor of a covariance that a user gave, of parameters with these names."""
+    matrix = np.atleast_2d(_frames.square_in_order(covariance, names, "covariance"))
     try:
         if matrix.shape != (dim, dim):
             raise np.linalg.LinAlgError

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.mcmc.kernels._rows import SPREAD
 from fastrace.mcmc.kernels._surrogate_gibbs import SurrogateGibbsCore
 from fastrace.mcmc.models.glm import GLM
@@ -280,7 +280,8 @@ class SurrogateGibbs:
         return out
 
     def _checked(self, position: ArrayLike) -> Array:
-        at = _checks.floats(position, "position")
+        at = _frames.floats_in_order(
+            position, [name for part in self._all_parts for name in part.names()], "position")
         size = sum(int(np.prod(part.shape)) for part in self._all_parts)
         if at.shape != (size,) or not np.isfinite(at).all():
             raise ValueError(f"position has shape {at.shape}; {size} finite numbers, those of "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import phase, stage
 from fastrace._models._arrow import ArrowFactor
@@ -346,7 +346,7 @@ class SurrogateMetropolis(DecidedByRows):
         if position is None:
             start = self._draw(_checks.generator(rng))
         else:
-            start = _checks.floats(position, "position")
+            start = _frames.floats_in_order(position, self.names, "position")
             if start.shape != (self.dim,) or not np.isfinite(start).all():
                 raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
             unconstrain = getattr(self.model, "unconstrain", None)

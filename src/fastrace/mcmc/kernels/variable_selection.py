@@ -159,7 +159,8 @@ class VariableSelection:
         if not isinstance(reference, Reference):
             auto = isinstance(reference, str) and _checks.choice(reference, "control_variate", ("auto",))
             if not auto and self.records_natural:
-                reference = model.unconstrain(_checks.floats(reference, "control_variate"))
+                reference = model.unconstrain(
+                    _frames.floats_in_order(reference, model.natural_names, "control_variate"))
             reference = model.reference(None if auto else reference)
         self.reference: Reference = reference
         root = np.linalg.inv(reference.factor)

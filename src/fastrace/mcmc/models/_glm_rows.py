@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _frames
 from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
@@ -108,7 +108,7 @@ class GLMRows(_CompiledModel):
             Its second derivatives: dense in all but the effects of the factor that has most of them, whose blocks are
             kept apart.
         """
-        point = _checks.floats(psi, "psi")
+        point = _frames.floats_in_order(psi, (self.names or ())[: self.n_seen], "psi")
         self._require_misfit(point)
         return expand_seen(self._glm, point)
 

@@ -191,7 +191,8 @@ class Model:
         ndarray of shape (..., dim)
             Scales and correlations themselves; all else as it was.
         """
-        return _checks.floats(theta, "theta") if self.joint_prior is None else constrained(self.joint_prior, theta)
+        point = _frames.floats_in_order(theta, self.names, "theta")
+        return point if self.joint_prior is None else constrained(self.joint_prior, point)
 
     def unconstrain(self, values: ArrayLike) -> Array:
         """From natural coordinates to those in which chains move, the inverse of `constrain`.
@@ -211,9 +212,8 @@ class Model:
         ValueError
             If a scale is not positive, or correlations are impossible.
         """
-        if self.joint_prior is None:
-            return _checks.floats(values, "values")
-        return unconstrained(self.joint_prior, values)
+        point = _frames.floats_in_order(values, self.natural_names, "values")
+        return point if self.joint_prior is None else unconstrained(self.joint_prior, point)
 
     def _surrogate_form(self) -> Model:
         """The model in coordinates in which what the rows see stands first, as chains on surrogates need it."""
@@ -269,7 +269,7 @@ class Model:
         -----
         Generalised linear models take one pass over the rows for every 64 points, by a product of matrices.
         """
-        points = _checks.floats(theta, "theta")
+        points = _frames.floats_in_order(theta, self.names, "theta")
         if points.ndim != 2 or points.shape[1] != self.dim or not np.isfinite(points).all():
             raise ValueError(f"theta has shape {points.shape}; (k, {self.dim}) finite parameters are needed")
         out = self._plus_log_prior(points, self._log_likelihoods(points[:, : self.n_seen]))
@@ -303,6 +303,7 @@ class Model:
     def possible(self, theta: ArrayLike) -> bool:
         """Whether a chain can stand at a point of shape (dim,): the posterior is not 0 there, and can be evaluated."""
         _checks.unmasked(theta, "theta")
+        theta = _frames.in_order(theta, self.names or (), "theta", "parameters")
         if self._positive and self.log_prior is None:
             return True
         try:
@@ -327,7 +328,7 @@ class Model:
                 self._explain_no_mode()
                 raise
         else:
-            hat = _checks.floats(theta_hat, "theta_hat")
+            hat = _frames.floats_in_order(theta_hat, self.names, "theta_hat")
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
         _, slope, curvature = self._with_part(hat, *self._expand(hat))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, OwnTerms, packed
 from fastrace._models.rows import CHUNK
@@ -45,7 +45,7 @@ class _TermsModel(Model):
         if derivatives is not None and not callable(derivatives):
             raise TypeError(f"derivatives is {_checks.shown(derivatives)}; a function of (theta, rows) is needed")
         self.derivatives = derivatives
-        self.start = np.zeros(self.dim) if start is None else _checks.floats(start, "start")
+        self.start = np.zeros(self.dim) if start is None else _frames.floats_in_order(start, self.names, "start")
         if self.start.shape != (self.dim,) or not np.isfinite(self.start).all():
             raise ValueError(f"start is {_checks.shown(start)}; {self.dim} finite parameters are needed")
         self.third_derivatives: Array | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models.rows import CHUNK, lengths
 from fastrace.control_variates import residual_rounding
@@ -19,7 +19,8 @@ from fastrace.mcmc.models._modes import Parts
 from fastrace.mcmc.models._row_bounds import NEAR, RADIUS, WORTH
 from fastrace.mcmc.models.base import LogPrior, Model, Reference
 from fastrace.mcmc.models.own_terms import terms_of_arms
-from fastrace.sources import CallableSource, Source
+from fastrace.results.columns import model_names
+from fastrace.sources import CallableSource, Source, column_names
 
 __all__ = ["PredictorModel"]
 
@@ -49,12 +50,12 @@ class PredictorModel(Model):
     offset : array_like of shape (n_rows,), optional
         Added to the predictors.
     prior_mean, prior_sd, log_prior, names
-        As in `GLM`.
+        As in `GLM`; by default the parameters have the names of the columns of a frame `X`.
 
     Raises
     ------
     ValueError
-        If shapes do not agree, or the backend is unknown.
+        If shapes or pandas indexes do not agree, or the backend is unknown.
 
     Notes
     -----
@@ -117,6 +118,8 @@ class PredictorModel(Model):
         elif not callable(term):
             raise TypeError(f"term is {_checks.shown(term)}; a function of (eta, *columns) is needed")
         _checks.unmasked(X, "X")
+        _frames.require_same_rows(X=X, columns=columns, offset=offset)
+        names = model_names(column_names(X)) if names is None else names
         self.X = X if hasattr(X, "nnz") or isinstance(X, np.ndarray) else _checks.floats(X, "X")
         if self.X.ndim != 2:
             raise ValueError(f"X has shape {self.X.shape}; (n_rows, dim) is needed")
@@ -176,7 +179,7 @@ class PredictorModel(Model):
     def predictors(self, theta: ArrayLike, rows: Any) -> Array:
         """Linear predictors of some rows, row numbers or a slice, at parameters of shape (dim,)."""
         _checks.unmasked(rows, "rows")
-        out = np.asarray(self.X[rows] @ _checks.floats(theta, "theta"), dtype=np.float64)
+        out = np.asarray(self.X[rows] @ _frames.floats_in_order(theta, self.names, "theta"), dtype=np.float64)
         return out if self.offset is None else out + self.offset[rows]
 
     def terms(self, theta: Array, rows: NDArray[np.int64]) -> Array:
