@@ -358,7 +358,7 @@ cdef class SurrogateGibbsCore:
         cdef Py_ssize_t k, now = self.label[g], new
         cdef double largest = -INFINITY, total = 0.0, log_ratio = 0.0, power = 1.0
         cdef bint plain, full, accepted
-        if self.rows_of(g) <= self.small_rows:
+        if self.n_classes > 1 and self.rows_of(g) <= self.small_rows:
             return self.draw_label_from_rows(g, bits)
         plain = bits.next_double(bits.state) < PLAIN
         for k in range(self.n_classes):
