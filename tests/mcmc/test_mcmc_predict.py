@@ -225,6 +225,9 @@ def test_slopes_of_groups_go_by_the_names_of_their_columns():
     odd = mcmc.Groups(codes, slopes=S.rename(columns={"s2": "s3"}))
     with pytest.raises(ValueError, match="slopes of groups 'g' has the names 's1', 's3'; those of the model's slopes"):
         model.predict(trace, one, groups=odd)
+    columns = mcmc.GLM(S, y, "gaussian", groups={"g": mcmc.Groups(codes, slopes=["s2"])}, prior_sd=1.0)
+    with pytest.raises(ValueError, match="have a table of slopes, and those of the model are 's2', as X has them"):
+        columns.predict(drawn(columns), S, groups=mcmc.Groups(codes, slopes=S[["s1"]]))
 
 
 def test_series_of_groups_in_a_list_go_by_their_names():

@@ -204,6 +204,10 @@ def _effects(
     if not new_levels:
         _refuse_unknown(factor, unknown, ". new_levels=True draws effects of others from their distribution")
     slopes = None
+    if factor.table is None and own.table is not None:
+        raise ValueError(f"groups {factor.name!r} have a table of slopes, and those of the model are "
+                         f"{', '.join(map(repr, factor.terms[factor.intercept:])) or 'none'}, as X has them: give the "
+                         f"groups alone")
     if factor.table is not None:
         if own.table is None or own.table.shape[1] != factor.table.shape[1]:
             raise ValueError(f"groups {factor.name!r} have slopes of a table of {factor.table.shape[1]} columns, which "
