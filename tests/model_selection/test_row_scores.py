@@ -429,6 +429,32 @@ def test_ends_of_log_loss_are_those_of_the_probabilities(kind, tmp_path):
     assert near.lower[1] > far.lower[1] and near.bound == far.bound == "betting"
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_a_score_does_not_hang_on_the_candidates_that_are_read_with_it(kind):
+    """Types of probabilities may differ. Once the others are out, those left were cut off as their own type is."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 3, 3000)
+    wide, short = np.full((3000, 3), 0.01), np.full((3000, 3), 0.35, dtype=kind)
+    wide[:, 0], short[:, 0] = 0.98, 0.3                 # out at the first look; and one whose logarithms are rounded
+    sure = np.eye(3, dtype=kind)[np.where(rng.random(3000) < 0.98, y, (y + 1) % 3)]
+    table = [wide, short, sure, sure]
+    score = np.stack([np.log(np.clip(p[np.arange(3000), y].astype(float), 2.220446e-16, 1.0)) for p in table], axis=1)
+    found = race_predictions(y, table, "neg_log_loss", rng=1)
+    assert found.pulls[0] < 1000 and (found.pulls[2:] == 3000).all()
+    assert found.mean[2:] == pytest.approx(score[:, 2:].mean(axis=0))
+    close = race_predictions(y, [wide, short, short], "neg_log_loss", rng=1)
+    assert close.pulls[0] < 1000 and close.mean[1:] == pytest.approx(score[:, [1, 1]].mean(axis=0))
+
+
+def test_no_probability_is_cut_off_below_the_support():
+    """A longer type than double has an epsilon of its own, whose logarithm is -43.7."""
+    y = np.arange(400) % 2
+    p = np.stack([np.eye(2)[1 - y], np.full((400, 2), 0.5)], axis=1).astype(np.longdouble)
+    found = race_predictions(y, lambda arms, rows: p[np.ix_(rows, arms)], "neg_log_loss", n_candidates=2,
+                             first_look=400, rng=1)
+    assert found.best == 1 and found.mean[0] == pytest.approx(np.log(2.220446e-16))
+
+
 def test_missing_probabilities_count_as_the_worst_that_may_be():
     y, p = np.arange(1000) % 2, np.full((1000, 2, 2), 0.5)
     p[:100, 0] = np.nan

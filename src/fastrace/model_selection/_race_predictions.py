@@ -319,7 +319,14 @@ def _reader(
                 raise ValueError(f"y_pred[{k}] has shape {column.shape}; {n_rows} rows, those of y_true, are needed")
         if not columns:
             raise ValueError("y_pred is empty; predictions of at least one candidate are needed")
-        return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns), _held(columns, 2)
+        if all(column.ndim == 2 and column.dtype.kind in "fiub" for column in columns):
+            kind = np.result_type(*columns)  # of all: a score must not hang on the candidates that are read with it
+
+            def stacked(arms: Any, rows: Any) -> Any:
+                return np.stack([columns[i][rows] for i in arms], axis=1).astype(kind, copy=False)
+
+            return stacked, len(columns), _held(columns, 2)
+        return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns), None
     table = y_pred if isinstance(y_pred, np.ndarray) else _checks.as_array(y_pred, "y_pred")
     if table.ndim not in (2, 3) or table.shape[0] != n_rows or table.shape[1] == 0:
         raise ValueError(

@@ -280,8 +280,8 @@ class OfProbabilities(NamedRowScore):
 
 
 def _eps(p: NDArray[Any]) -> float:
-    """Where scikit-learn cuts off probabilities of this type."""
-    return float(np.finfo(p.dtype if p.dtype.kind == "f" else np.float64).eps)
+    """Where scikit-learn cuts off probabilities of this type; of longer ones than double where it does those."""
+    return float(max(np.finfo(kind).eps for kind in (p.dtype if p.dtype.kind == "f" else np.float64, np.float64)))
 
 
 def _log_clipped(p: NDArray[Any]) -> Any:
