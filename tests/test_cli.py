@@ -113,6 +113,35 @@ def test_a_missing_number_is_named_with_its_file_and_column_and_no_support_is_bl
             assert "line 43" in err and "is empty; a finite number is needed: fill or drop such rows" in err
 
 
+@pytest.mark.parametrize(("text", "line"), [
+    ('r\n1\n""\n""\n1\n', 3), ('1\n""\n1\n', 2), ("r,s\n1,2\n,\n3,4\n", 3), ('""\n1\n1\n', 1), ("r\n1\n\n ''\n", 4)])
+@pytest.mark.parametrize("door", ["file", "standard input"])
+def test_an_entry_that_is_missing_is_no_empty_line(tmp_path, capsys, monkeypatch, text, line, door):
+    """pandas writes a missing number in a table of one column as two quotes."""
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    column = ("--column", "r" if text.startswith("r") else "0")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    status, _, err = say(capsys, "estimate", *([file] if door == "file" else []), *column, "--quiet")
+    assert status == 2 and f"line {line}" in err and ("is empty" in err or "a number is needed" in err)
+
+
+def test_true_and_false_are_numbers(tmp_path, capsys, monkeypatch):
+    """As in files of Arrow, and in tables that are raced or compared."""
+    words = ["True", "false", "TRUE", "True", "False"] * 4
+    for head, more in ((["r"], ["--column", "r"]), ([], ["--column", "0"]), ([], [])):
+        file, text = tmp_path / "t.csv", "\n".join(head + words) + "\n"
+        file.write_text(text)
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        for source in ([file], []):
+            status, out, err = say(capsys, "estimate", *source, *more, "--quiet", "--json", "--epsilon", 1e-3)
+            assert json.loads(out)["estimate"] == pytest.approx(0.6) and json.loads(out)["n_samples"] == 20, err
+            assert status == (0 if source else 1)
+    file.write_text("True,False\nFalse,True\n")
+    status, _, err = say(capsys, "race", file)
+    assert status == 2 and "starts with a row of numbers" in err
+
+
 def test_a_file_without_numbers_is_refused(tmp_path, capsys):
     for name, content in (("empty.csv", ""), ("empty.txt", "\n\n")):
         file = tmp_path / name
@@ -407,7 +436,7 @@ def test_a_csv_that_is_no_table_is_named(tmp_path, capsys, text, words):
     ("a,b\n1,0.1\n2,0.30000000000000004\n", "b", True), ("a,b\n1,0.5\n2,0.25\n", "1", True),
     ("1,0.5\n2,0.25\n", "1", True), ("\ufeffa,b\n1,0.5\n", "a", True), ("a, b\n1, 0.5 \n2,\"0.25\"\n", "b", True),
     ('w,b\n"x\ny, z",0.5\n"x ""y""",1e-3\n', "b", True), ("a,b\n1,0.5\n\n2,0.25\n", "b", True),
-    ("a,b\n1,0.5\n,\n2,0.25\n", "b", False), ("a,b\n1,+0.5\n", "b", None), ("a,a\n1,0.5\n", "1", True),
+    ("a,b\n1,True\n2,false\n", "b", None), ("a,b\n1,+0.5\n", "b", None), ("a,a\n1,0.5\n", "1", True),
     ("a;b\n1;0.5\n", "b", True), ("b\n0.5\n0.25\n", "b", True), ("a,b\r\n1,0.5\r\n2,0.75\r\n", "b", True),
 ])
 def test_numbers_by_blocks_are_those_line_by_line(tmp_path, text, column, quick):

@@ -20,6 +20,7 @@ from fastrace._base._words import one_line
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt")
 FRAMES = (".parquet", ".feather", ".arrow", ".ipc")
+TRUTHS = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}       # as pandas reads them
 NEEDED = ".npy, .csv, .tsv, .txt (also with .gz), .parquet, .feather or .arrow"
 OTHERS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}      # signs between columns, as the command takes them
 BLOCK = 1 << 22             # bytes of a csv file that are read at a time
@@ -335,7 +336,13 @@ def some(names: list[str]) -> str:
 
 def is_number(name: Any) -> bool:
     try:
-        float(str(name))
+        number_in(str(name))
     except ValueError:
         return False
     return True
+
+
+def number_in(text: str) -> float:
+    """The number that a text is, True being 1 and False 0; a ValueError if it is none."""
+    spelled = TRUTHS.get(text.strip())
+    return float(text) if spelled is None else spelled

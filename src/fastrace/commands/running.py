@@ -30,6 +30,7 @@ from fastrace._base._tables import (
     kind_of,
     load,
     load_table,
+    number_in,
     numbers_of_csv,
     places,
     some,
@@ -275,11 +276,14 @@ def _numbers(
     place = int(column) if column.isdecimal() else -1
     width = 0
     for row in rows:
-        if not any(cell.strip() for cell in row):
+        if not row or len(row) == 1 and row[0] and not row[0].strip():      # `""` is an entry that is missing
             continue
         if first:
             first = False
             names = [cell.strip() for cell in row]
+            if header is None and not any(names):
+                raise ValueError(f"line {rows.line_num}{of} is empty where names or numbers are needed: say --header "
+                                 f"if it stands for names, or drop it")
             if header is False and place < 0:
                 raise ValueError(f"--column is {column!r} and --no-header is said; the number of the column, from 0, "
                                  f"is needed")
@@ -312,7 +316,7 @@ def _number(place: str, text: str, delimiter: str) -> float:
     try:
         if "_" in text:
             raise ValueError
-        return float(text)
+        return number_in(text)
     except ValueError:
         if not text:
             raise ValueError(f"{place} is empty; {NO_NUMBER}") from None
