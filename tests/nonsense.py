@@ -407,6 +407,63 @@ def walk_masked(name):
     return wrong, count
 
 
+# Durations and dates are counts of a unit that no door knows. NumPy makes numbers of them without a word.
+
+WITH_UNITS = {      # labels of any kind; what is not read, or by the user's own function
+    "names", "name", "arms", ("mcmc.Groups", "codes"), ("mcmc.MixtureOf", "groups"), ("mcmc.Softmax", "y"),
+    ("model_selection.rademacher_penalty", "X"), ("model_selection.max_discrepancy_penalty", "X"),
+    ("model_selection.race_predictions", "y_pred"),
+    ("model_selection.race_predictions", "y_true"), ("model_selection.race_predictions", "labels"),
+    ("model_selection.RegretDisplay", "names"), ("mcmc.SourceModel", "make"), ("pulls.is_population", "pull"),
+}
+
+
+def with_unit(value, kind):
+    """The same value with each array of numbers in it as one of durations or dates; None if it has none."""
+    if isinstance(value, np.ndarray):
+        plain = value.size and value.ndim and value.dtype.kind in "fiub"
+        return value.astype(np.int64).astype(f"{kind}8[s]") if plain else None
+    if isinstance(value, dict):
+        parts = {key: with_unit(part, kind) for key, part in value.items()}
+        return None if all(part is None for part in parts.values()) else {
+            key: value[key] if part is None else part for key, part in parts.items()}
+    if type(value) in (list, tuple) and value:
+        if all(isinstance(part, (int, float)) for part in value):
+            return with_unit(np.array(value), kind)
+        parts = [with_unit(part, kind) for part in value]
+        return None if all(part is None for part in parts) else type(value)(
+            part if other is None else other for part, other in zip(value, parts, strict=True))
+    return None
+
+
+def walk_units(name):
+    """What went wrong with durations and dates, by parameter and array, and how many were tried."""
+    wrong, count, given = {}, 0, good(name)
+
+    def said(key, value):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                call(name, good(name) | {key: value})
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", in_words(error, key)
+        return "", False
+
+    for key in parameters(name):
+        if key in WITH_UNITS or (name, key) in WITH_UNITS or key not in given and not said(key, Odd())[0]:
+            continue
+        for what, value in {**({"good": given[key]} if key in given else {}), **ARRAYS}.items():
+            others = {kind: with_unit(value, kind) for kind in "mM"}
+            if others["m"] is None or said(key, value)[0]:
+                continue
+            for kind, other in others.items():
+                count += 1
+                words, own = said(key, other)
+                if not own:
+                    wrong[key, f"{what} as {kind}8"] = words or "reads it as numbers"
+    return wrong, count
+
+
 def _takes(call, value):
     try:
         call(value)

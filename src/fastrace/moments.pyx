@@ -25,12 +25,17 @@ cnp.import_array()
 
 cdef Py_ssize_t MOST_ARMS = 1 << 48
 cdef tuple REAL = (int, float, np.floating, np.integer, np.bool_)
+cdef tuple WHOLE = (int, np.integer)
+cdef object LARGE = _checks.LARGE
+cdef object DURATION = np.timedelta64       # NumPy counts it among the integers
 
 
 cdef double real_number(object x, str name) except? -1.0:
-    if isinstance(x, REAL):
+    if isinstance(x, REAL) and not isinstance(x, DURATION):
+        if isinstance(x, WHOLE) and not -LARGE <= x <= LARGE:
+            _checks.numbers_of(x, name)
         return <double>x
-    if isinstance(x, (complex, np.complexfloating, str, bytes)) or np.ndim(x) != 0 or np.iscomplexobj(x):
+    if isinstance(x, (complex, np.complexfloating, str, bytes, DURATION)) or np.ndim(x) != 0 or np.iscomplexobj(x):
         raise TypeError(f"{name} is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed")
     try:
         return <double>x
@@ -61,7 +66,7 @@ cdef cnp.ndarray reward_table(object xs, Py_ssize_t n_arms, bint flat):
         if isinstance(xs, (str, bytes)) or (hasattr(xs, "__next__") and not hasattr(xs, "__array__")):
             raise TypeError(f"xs is a {type(xs).__name__}; an array or a list of rewards is needed (call update(x) for "
                             f"each item of an iterator, or estimate_mean)")
-    array = np.asarray(xs)
+    array = _checks.of_objects(xs, "xs")
     if array.ndim == 1 and array.shape[0] == 0:
         return array
     if not (cnp.PyArray_ISINTEGER(array) or cnp.PyArray_ISFLOAT(array) or cnp.PyArray_ISBOOL(array)):
@@ -174,7 +179,7 @@ cdef class _Running:
                 stretch = table_stretch(n_arms)
                 while start < n_rows:
                     with np.errstate(over="ignore"):
-                        part = array[start:start + stretch].astype(np.float64)
+                        part = _checks.exact(array[start:start + stretch], "xs").astype(np.float64)
                     _add_rows(part, start, self.lead, fresh, block)
                     start += stretch
             self.absorb(fresh, n_arms)
@@ -257,14 +262,13 @@ cdef class _Running:
         ----------
         xs : array_like of real numbers, shape (k, n_arms), or (k,) for the `RunningMoments` of one arm
             Rewards; a table has one row per round and one column per arm. float32 and float64 are read in place,
-            whatever their strides; other dtypes are cast to float64 in portions (integers beyond 2**53 and long doubles
-            are rounded).
+            whatever their strides; other dtypes are cast to float64 in portions (long doubles are rounded).
 
         Raises
         ------
         ValueError
-            If a reward is nan or infinite (the message gives its place), or the shape is wrong, or an entry is masked.
-            Nothing is changed then.
+            If a reward is nan or infinite (the message gives its place), or an integer beyond 2**53 that no float64
+            holds, or the shape is wrong, or an entry is masked. Nothing is changed then.
         TypeError
             If `xs` does not hold real numbers.
 
@@ -471,7 +475,7 @@ cdef class RunningMoments(_Running):
         """
         cdef double value
         cdef running_t new
-        if isinstance(x, float) or type(x) is int:
+        if isinstance(x, float):
             value = x
         else:
             value = real_number(x, "x")

@@ -1,7 +1,6 @@
 """Rewards without end: each pull of an arm is a fresh, independent reward. Compiled rules draw from a `PullSource`."""
 
 from cpython.pycapsule cimport PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
-from libc.math cimport NAN
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
@@ -648,8 +647,7 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
         raise ValueError(f"rewards are a {type(given).__name__} that is no array ({error}); {total} real numbers are "
                          f"needed, one for each pull of {n} arms in the order asked for, or a list of {n} "
                          f"arrays") from error
-    if found.dtype.kind == "O" and found.ndim:      # None is a missing reward
-        found = np.array([NAN if x is None else x for x in found.ravel()]).reshape(found.shape)
+    found = _checks.numbers_of(found, "rewards")
     if found.dtype.kind not in "fiub":
         raise ValueError(f"rewards are a {type(given).__name__} of dtype {found.dtype}; real numbers are needed")
     if found.shape != (total,):

@@ -474,9 +474,10 @@ def _block(values, n_rows, n_arms):
     _checks.at_once(values, "function")
     _checks.unmasked(values, "what function returned")
     try:
-        block = _checks.without_none(np.asarray(values))
+        block = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
+    block = _checks.numbers_of(block, "what function returned")
     if block.dtype.kind not in "fiub":
         raise ValueError(f"function returned a {type(values).__name__} of dtype {block.dtype}; {wanted}")
     if block.shape != (n_rows, n_arms):

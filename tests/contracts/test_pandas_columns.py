@@ -155,3 +155,73 @@ def test_probabilities_of_inclusion_go_by_the_names_of_the_parameters():
         np.testing.assert_array_equal(mcmc.sample(mcmc.VariableSelection(model, prior=given), **known).draws, wanted)
     with pytest.raises(ValueError, match="prior has the names 'a', 'b', 'x'; those of the parameters"):
         mcmc.VariableSelection(model, prior=pd.Series(shares, ["a", "b", "x"]))
+
+
+def test_scores_of_a_proxy_go_by_the_names_of_the_arms():
+    rng = np.random.default_rng(0)
+    right = (rng.random((4000, 3)) < [0.60, 0.70, 0.62]).astype(float)
+    judged = pd.DataFrame(np.where(rng.random(right.shape) < 0.95, right, 1 - right), columns=ARMS)
+    table = pd.DataFrame(right, columns=ARMS)
+    wanted = fr.race(table, support=(0, 1), proxy=judged.to_numpy(), rng=1)
+    back = judged[["c", "a", "b"]]
+    for proxy in (judged, back, judged.to_numpy(), judged.set_axis(range(3), axis=1), dict(back)):
+        assert fr.race(table, support=(0, 1), proxy=proxy, rng=1) == wanted
+        assert fr.race(right, names=ARMS, support=(0, 1), proxy=proxy, rng=1) == wanted
+        found = fr.FiniteRace(3, 4000, names=ARMS, support=(0, 1), proxy=proxy, rng=1).run(right)
+        assert found.n_read == wanted.n_read
+    polars = pytest.importorskip("polars").from_pandas(back)
+    assert fr.race(table, support=(0, 1), proxy=polars, rng=1) == wanted
+    assert fr.race(table, support=(0, 1), proxy=judged[["a"]], rng=1).best == 1         # that arms share
+    with pytest.raises(ValueError, match="proxy has the names 'a', 'b', 'x'; those of the arms, 'a', 'b', 'c', are"):
+        fr.race(table, support=(0, 1), proxy=judged.set_axis(["a", "b", "x"], axis=1))
+
+
+RUNS = {
+    "race": lambda table: fr.race(table, names=ARMS, support=(0, 1)),
+    "FiniteRace": lambda table: fr.FiniteRace(3, len(table), names=ARMS, support=(0, 1)).run(table),
+    "LilUCB": lambda table: fr.LilUCB(3, len(table), names=ARMS, support=(0, 1)).run(table),
+    "BettingRace": lambda table: fr.BettingRace(3, names=ARMS, support=(0, 1), epsilon=0.1).run(table),
+    "LUCB": lambda table: fr.LUCB(3, 1, 0.1, names=ARMS, support=(0, 1)).run(table),
+    "select_best": lambda table: fr.select_best(table, names=ARMS, epsilon=0.1, support=(0, 1)),
+    "DiscreteSampler": lambda table: fr.DiscreteSampler(table, names=ARMS, support=(0, 1)).draw(),
+    "race_predictions": lambda table: race_predictions(np.ones(len(table)), table.round(), names=ARMS),
+}
+
+
+@pytest.mark.parametrize("door", RUNS)
+def test_a_table_whose_columns_are_the_names_in_another_order_is_refused(door):
+    table = pd.DataFrame(BOUNDED, columns=ARMS)
+    RUNS[door](table)
+    RUNS[door](table.set_axis(["x", "y", "z"], axis=1))         # new names for the same columns
+    with pytest.raises(ValueError, match=r"have the same names in another order, 'a', 'b', 'c' and 'c', 'a', 'b'"):
+        RUNS[door](table[["c", "a", "b"]])
+
+
+def test_rewards_told_go_by_the_names_of_the_arms():
+    table = pd.DataFrame(BOUNDED, columns=ARMS)
+    races = [fr.FiniteRace(3, 4000, names=ARMS, support=(0, 1), rng=1) for _ in range(2)]
+    while not races[0].done:
+        arms, rows = races[0].ask()
+        block = table.iloc[rows, arms]
+        races[0].tell(block.to_numpy())
+        races[1].ask()
+        races[1].tell(block.iloc[:, ::-1])
+    assert races[0].result() == races[1].result()
+    rounds = [fr.BettingRace(3, names=ARMS, support=(0, 1), epsilon=0.01) for _ in range(2)]
+    for row in range(4000):
+        if rounds[0].done:
+            break
+        arms = rounds[0].ask()[0]
+        one = table.iloc[row, arms]
+        rounds[0].tell(one.to_numpy())
+        rounds[1].tell(one[::-1] if row % 2 else one[::-1].to_frame().T)
+    assert rounds[0].result() == rounds[1].result() and rounds[0].result().pulls.sum() > 100
+    means = []
+    for step in (1, -1):
+        race = fr.FiniteRace(3, 4000, names=ARMS, support=(0, 1), rng=1)
+        arms, rows = race.ask(50, pending=True)
+        race.tell(table.iloc[rows, arms].iloc[:, ::step], arms, rows)
+        means.append(race.result().mean.tolist())
+    assert means[0] == means[1] == pytest.approx(table.iloc[rows].mean().tolist())
+    with pytest.raises(ValueError, match="rewards has the names 'a', 'b', 'x'; those of the arms"):
+        race.tell(pd.DataFrame(np.zeros((1, 3)), columns=["a", "b", "x"]), arms, race.ask(1, pending=True)[1])

@@ -90,7 +90,7 @@ def test_array_dict_of_columns():
 
 @pytest.mark.parametrize("values, words", [
     (table(dtype=complex), "complex128"),
-    (np.array([[None, 1.0, 2.0]]), "object"),
+    (np.array([[object(), 1.0, 2.0]]), "object"),
     (np.array([["a", "b"]]), "<U1"),
     (np.ma.masked_array(table(), mask=np.eye(7, 3, dtype=bool)), "masked entries"),
     (np.arange(3.0), r"shape \(3,\)"),

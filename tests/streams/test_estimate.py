@@ -279,7 +279,7 @@ def test_what_users_hand_over(x):
     (lambda k: ["a"] * k, 5, TypeError, r"rewards\(5\) returned dtype <U1; 5 rewards, .* real numbers"),
     (lambda k: np.zeros(k, complex), 5, TypeError, r"rewards\(5\) returned dtype complex128"),
     (iter([[0.1, 0.2]] * 2), 2, ValueError, r"the next 2 elements of rewards came with shape \(2, 2\); 2 rewards"),
-    (iter([None]), 2, TypeError, r"the next 1 element of rewards came with dtype object"),
+    (iter([object()]), 2, TypeError, r"the next 1 element of rewards came with dtype object"),
     (["a"], None, TypeError, "rewards has dtype <U1; a vector of real numbers"),
 ])
 def test_a_function_that_is_called_wrongly_or_returns_no_rewards_is_told_how(rewards, batch, error, words):

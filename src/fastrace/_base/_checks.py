@@ -11,6 +11,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from decimal import Decimal
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 _BETWEEN = "fastrace", "contextlib"     # modules whose frames stand between a user's line and a warning
+LARGE = 2**53               # beyond, a float does not hold every whole number
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 
 
@@ -66,7 +68,7 @@ def probability(value: float, name: str) -> float:
 def real(value: float, name: str) -> float:
     """A float that is not nan."""
     plain = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "fiub"
-    if not plain and not isinstance(value, numbers.Real):
+    if not plain and (not isinstance(value, numbers.Real) or isinstance(value, np.timedelta64)):
         raise TypeError(f"{name} is {shown(value)} of type {type(value).__name__}; a real number is needed")
     try:
         number = float(value)
@@ -79,7 +81,7 @@ def real(value: float, name: str) -> float:
 
 def integer(value: int, name: str, low: int, why: str) -> int:
     """An int of at least `low` that 64 bits hold."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} is {shown(value)} of type {type(value).__name__}; an integer is needed")
     if value < low:
         raise ValueError(f"{name} is {value}; at least {low} is needed: {why}")
@@ -128,21 +130,72 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
                          f"{error}") from None
 
 
+def numbers_of(value: Any, name: str) -> NDArray[Any]:
+    """An array of what can be numbers, by `of_objects`, with whole numbers as `exact` takes them."""
+    return exact(of_objects(value, name), name)
+
+
+def of_objects(value: Any, name: str) -> NDArray[Any]:
+    """An array, objects as floats if they are numbers, Decimals, or missing (None and NA, which become nan).
+
+    Dates, durations, words and other objects keep their dtype, which the caller refuses: none is read as a number, as
+    NumPy would.
+    """
+    array = as_array(value, name)
+    if array.dtype.kind != "O" or array.ndim == 0 and array.item() is None:
+        return array
+    parts = array.ravel().tolist()
+    if not all(part is None or is_number(part) or type(part).__name__ == "NAType" for part in parts):
+        return array
+    found = [_nearest(part) if is_number(part) else np.nan for part in parts]
+    _refuse_lost([part for part, near in zip(parts, found, strict=True) if abs(near) >= LARGE and near != part], name)
+    return np.array(found, dtype=np.float64).reshape(array.shape)
+
+
+def exact(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """The same array; whole numbers in it that no float holds are refused."""
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size and (
+            array.min() < -LARGE or array.max() > LARGE):
+        with np.errstate(invalid="ignore"):
+            rounded = array.astype(np.float64)
+            back = rounded.astype(array.dtype)
+        _refuse_lost(array[(back != array) | (rounded >= float(np.iinfo(array.dtype).max))].tolist(), name)
+    return array
+
+
+def _refuse_lost(lost: list[Any], name: str) -> None:
+    if lost:
+        raise ValueError(f"{name} holds {shown(lost[0])}, which no float64 holds: beyond 2**53 it would lose its last "
+                         f"digits, and they may be all that differs; subtract a constant first, or give floats where "
+                         f"those digits do not matter")
+
+
+def _nearest(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def is_number(value: Any) -> bool:
+    """Whether an object is a real number or a Decimal; NumPy counts durations among its integers."""
+    return isinstance(value, (numbers.Real, Decimal, np.bool_)) and not isinstance(value, np.timedelta64)
+
+
 def reals(value: ArrayLike, name: str) -> NDArray[np.float64]:
     """An array of floats of any shape, nan among them."""
-    array = as_array(value, name)
+    array = numbers_of(value, name)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; real numbers are needed")
     return array.astype(np.float64, copy=False)
 
 
 def floats(value: ArrayLike, name: str) -> NDArray[np.float64]:
-    """A fresh array of floats, made of whatever NumPy makes floats of."""
-    unmasked(value, name)
-    try:
-        return np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name} is {shown(value)}; real numbers in an array are needed") from None
+    """A fresh array of floats, of numbers of any kind."""
+    array = numbers_of(value, name)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} is {shown(value)} of dtype {array.dtype}; real numbers in an array are needed")
+    return np.array(array, dtype=np.float64, order="C")
 
 
 def users_level() -> int:
@@ -226,7 +279,7 @@ def choice(value: str, name: str, options: tuple[str, ...]) -> str:
 
 def arm_values(value: ArrayLike, name: str, n_arms: int, of: str = "arm") -> NDArray[np.float64]:
     """One float per arm, or what else it is `of`, from a scalar or a vector; a fresh array."""
-    array = as_array(value, name)
+    array = numbers_of(value, name)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] != n_arms):
@@ -307,14 +360,6 @@ def missing(value: str, bounded: bool) -> str:
     if found == "worst" and not bounded:
         raise ValueError("missing is 'worst' and support is None; the worst reward is the low end of a support")
     return found
-
-
-def without_none(block: NDArray[Any]) -> NDArray[Any]:
-    """An array of objects as numbers, None as nan; any other array, and objects that are no numbers, as they are."""
-    if block.dtype.kind != "O":
-        return block
-    found: NDArray[Any] = np.array([np.nan if x is None else x for x in block.ravel()]).reshape(block.shape)
-    return found if found.dtype.kind in "fiub" else block
 
 
 def epsilon(value: float) -> float:

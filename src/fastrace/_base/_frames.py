@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -136,6 +134,16 @@ def square_in_order(values: Any, wanted: Sequence[str] | None, name: str, of: st
     return floats_in_order(values if order is None else values.iloc[order], wanted, name, of)
 
 
+def columns_of(table: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
+    """A table with its columns in the order of the names `wanted`, by `in_order`; a vector has none, and stays."""
+    return table if column_names(table) is None else in_order(table, wanted, name, of)
+
+
+def block_of(rewards: Any, names: Sequence[Any] | None, arms: Any) -> Any:
+    """Rewards of the `arms` that were asked for, in their order: columns of a table go by the `names` of all arms."""
+    return rewards if names is None else columns_of(rewards, [names[arm] for arm in arms], "rewards", "arms")
+
+
 def of_arms(value: Any, names: Sequence[Any] | None, what: str) -> Any:
     """What has one entry per arm, in the order of the arms: a series of pandas goes by their `names`, if any."""
     if names is None or not hasattr(value, "iloc") or getattr(value, "ndim", 0) != 1:
@@ -211,10 +219,18 @@ def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numb
         raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
     _refuse_words(_words(rewards), name)
     array = _array(rewards, name)
-    if array.dtype.kind == "O" and hasattr(rewards, "to_numpy"):
-        with contextlib.suppress(TypeError, ValueError):
-            return np.asarray(rewards.to_numpy(dtype=np.float64, na_value=np.nan))
-    return array
+    if array.dtype.kind == "f" and hasattr(rewards, "columns"):
+        _require_exact(rewards, name)
+    return _checks.numbers_of(array, name)
+
+
+def _require_exact(frame: Any, name: str) -> None:
+    """Refuse a column of integers that no float holds, in a frame that has floats besides."""
+    columns = range(len(column_names(frame) or ()))
+    for place in columns if hasattr(frame, "iloc") else ():
+        column = frame.iloc[:, place]
+        if getattr(column.dtype, "kind", "") in "iu":
+            _checks.numbers_of(column.dropna().to_numpy(), name)
 
 
 def _array(rewards: Any, name: str) -> NDArray[Any]:
@@ -229,7 +245,7 @@ def _array(rewards: Any, name: str) -> NDArray[Any]:
 def real_table(values: Any, name: str) -> NDArray[Any]:
     """The array of a table of real numbers; what `name` says is refused if it is none."""
     _checks.unmasked(values, name)
-    array = _array(values, name)
+    array = _checks.numbers_of(_array(values, name), name)
     if array.ndim != 2:
         raise ValueError(f"{name} has shape {array.shape}; a table of shape (n_rows, n_arms) is needed")
     if array.dtype.kind not in "fiub":
@@ -259,24 +275,20 @@ def _is_number_type(kind: Any, table: Any, column: int) -> bool:
             return False
     if kind == np.dtype(object) and hasattr(table, "iloc"):
         missing = table.iloc[:, column].isna()
-        return all(isinstance(value, (numbers.Number, np.bool_)) for value in table.iloc[:, column][~missing])
+        return all(map(_checks.is_number, table.iloc[:, column][~missing]))
     return getattr(kind, "kind", "O") in "fiub"
 
 
 def _stacked(table: Mapping[Any, Any], called: str) -> NDArray[Any]:
     """A dict of columns as a table."""
-    arrays = {str(name): np.asarray(values) for name, values in table.items()}
-    _refuse_words([name for name, values in arrays.items() if not _is_real(values)], called)
+    arrays = {str(name): _checks.numbers_of(values, f"column {str(name)!r}") for name, values in table.items()}
+    _refuse_words([name for name, values in arrays.items() if values.dtype.kind not in "fiub"], called)
     shapes = {values.shape for values in arrays.values()}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"{called} is a dict of columns of shapes "
                          + ", ".join(f"{name}: {values.shape}" for name, values in list(arrays.items())[:5])
                          + "; vectors of one length are needed")
     return np.column_stack(list(arrays.values())) if arrays else np.zeros((0, 0))
-
-
-def _is_real(column: Any) -> bool:
-    return getattr(getattr(column, "dtype", None), "kind", np.asarray(column).dtype.kind) in "fiub"
 
 
 def _refuse_words(names: list[str], called: str) -> None:

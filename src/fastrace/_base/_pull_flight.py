@@ -392,7 +392,7 @@ class PullsInFlight(InFlight):
             raise ValueError(f"arms and {unit} go together, and with rewards that ask(pending=True) has handed out")
         n_arms = self._shape()[0]
         which = _checks.indices(arms, "arms", n_arms), _checks.indices(pulls, unit, _checks.MOST_PULLS)
-        values = np.atleast_1d(_checks.without_none(_checks.as_array(rewards, "rewards")))
+        values = np.atleast_1d(_checks.numbers_of(rewards, "rewards"))
         if (values.dtype.kind not in "fiub" or not values.shape == which[0].shape == which[1].shape):
             raise ValueError(f"rewards has shape {values.shape} and dtype {values.dtype}, arms {which[0].shape} and "
                              f"{unit} {which[1].shape}; a real number, an arm and a {flight.unit} each are needed")

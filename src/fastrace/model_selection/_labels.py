@@ -8,11 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace._base import _checks
+
 STRINGS, NUMBERS = "strings", "numbers"
+OF_TIME = {"M": "dates", "m": "durations"}
+
+
+def real_values(values: Any, name: str) -> NDArray[np.float64]:
+    """Floats of what a score subtracts; dates and durations are counts of a unit that no score can see."""
+    array = _checks.numbers_of(values, name)
+    if array.dtype.kind not in "fiub":
+        of = OF_TIME.get(array.dtype.kind)
+        how = "; divide differences between dates, or durations, by a unit: numpy.timedelta64(1, 's')" if of else ""
+        raise ValueError(f"{name} has dtype {array.dtype}; real numbers are needed{how}")
+    return array.astype(np.float64, copy=False)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an object stands for no value: None, nan, NaT, or NA of pandas."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
 def _sort_of(values: NDArray[Any]) -> str:
-    """Strings, bytes or numbers, of which no two are ever equal; "" for other or mixed types."""
+    """Strings, bytes, numbers, dates or durations, of which no two are ever equal; "" for other or mixed types."""
+    if values.dtype.kind in OF_TIME:
+        return OF_TIME[values.dtype.kind]
     if values.dtype.kind in "iufb":
         return NUMBERS
     if values.dtype.kind in "UT":
@@ -54,7 +74,7 @@ def refuse_missing(y: NDArray[Any]) -> None:
     """Refuse true values that are missing: nothing is right there."""
     if y.dtype.kind == "O":
         flat = y.ravel().tolist()
-        missing = np.fromiter((v is None or type(v).__name__ == "NAType" or bool(v != v) for v in flat), bool, y.size)
+        missing = np.fromiter(map(is_missing, flat), bool, y.size)
     elif y.dtype.kind in "fcmM":
         missing = (y != y).ravel()
     else:

@@ -182,8 +182,8 @@ def max_discrepancy_penalty(training_error: Callable[[Any, Any], float], X: Any,
     0.25
     """
     _function(training_error)
-    flipped = np.array(_checks.as_array(y, "y"))
-    if flipped.ndim != 1 or not np.isin(flipped, (-1, 1)).all():
+    flipped = np.array(_checks.numbers_of(y, "y"))
+    if flipped.ndim != 1 or flipped.dtype.kind not in "fi" or not np.isin(flipped, (-1, 1)).all():
         raise ValueError(f"y is {_checks.shown(y)}; a vector of -1 and 1 is needed: flipped labels are their negatives")
     flipped[: flipped.size // 2] *= -1
     return _from_error(float(training_error(X, flipped)), flipped.size)

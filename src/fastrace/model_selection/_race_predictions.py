@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 from fastrace._base._words import WORST_REWARDS, counted
-from fastrace.model_selection._labels import Strangers
+from fastrace.model_selection._labels import Strangers, is_missing
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
 from fastrace.races._options import RaceOptions, takes_options
 from fastrace.races._receipts import Scored
@@ -81,7 +81,7 @@ def race_predictions(
     growth, order, epsilon, n_best, max_pulls, cost
         See `race`; `epsilon` is in units of the score.
     missing : {"raise", "drop", "worst"}, default "raise"
-        What a missing prediction does, for which a row has no score: nan, or None among labels. See `FiniteRace`;
+        What a missing prediction does, for which a row has no score: nan, None, NA or NaT. See `FiniteRace`;
         ``"worst"`` is the low end of the support of scores, 0 for accuracy. A true value is needed on every row, and
         ``"drop"`` needs rows of equal weight.
     names : sequence of str, optional
@@ -195,9 +195,9 @@ class _Rewards(Scored):
 
     def __call__(self, arms: NDArray[np.intp], rows: NDArray[np.int64]) -> Floats:
         block = self.read(arms, rows)
-        gone = _gaps(block) if self.gaps or block.dtype.kind == "O" else None      # None among labels is no label
+        gone = _gaps(block) if self.gaps or block.dtype.kind in "OmM" else None    # None and NaT are no labels
         if self.classes is not None:
-            block = self._probabilities(arms, rows, block)
+            block = self._probabilities(arms, rows, _checks.numbers_of(block, "y_pred"))
         if gone is not None and block.dtype.kind == "O":    # any label will do, as its score is replaced
             block = block.copy()
             block[gone] = np.broadcast_to(self.y[rows].reshape(len(rows), 1, *self.y.shape[1:]), block.shape)[gone]
@@ -220,6 +220,8 @@ class _Rewards(Scored):
                 f"({n_rows}, {n_classes}), one per candidate; if there are more classes than y_true holds, name them "
                 f"by labels"
             )
+        if block.dtype.kind not in "fiub":
+            raise ValueError(f"y_pred has dtype {block.dtype}; {self.score!r} needs probabilities, which are numbers")
         sums = block.sum(axis=2, dtype=np.float64)
         if (np.abs(sums - 1.0) > 0.01).any():            # rounding is forgiven, and nan is refused as a score
             k, j = np.argwhere(np.abs(sums - 1.0) > 0.01)[0]
@@ -248,10 +250,10 @@ class _Rewards(Scored):
 
 
 def _gaps(block: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Where predictions are missing: nan, or None; None where none is."""
+    """Where predictions are missing: nan, None, NA or NaT; None where none is."""
     if block.dtype.kind == "O":
-        found = np.array([x is None or (isinstance(x, float) and x != x) for x in block.ravel()]).reshape(block.shape)
-    elif block.dtype.kind == "f":
+        found = np.array([is_missing(x) for x in block.ravel()], dtype=bool).reshape(block.shape)
+    elif block.dtype.kind in "fmM":
         found = np.isnan(block)
     else:
         return None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastrace._base import _checks
-from fastrace.model_selection._labels import check_labels, refuse_missing
+from fastrace.model_selection._labels import OF_TIME, check_labels, real_values, refuse_missing
 
 Floats = NDArray[np.float64]
 
@@ -136,7 +136,7 @@ def _less(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """The score that is larger where a loss of two arrays of floats is smaller."""
     def score(y: Any, p: Any) -> Any:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return -loss(np.asarray(y, np.float64), np.asarray(p, np.float64))
+            return -loss(real_values(y, "y_true"), real_values(p, "the predictions"))
 
     return score
 
@@ -183,6 +183,11 @@ class NamedRowScore(RowScore):
         if y is not None:
             refuse_missing(np.asarray(y))
         return super().fold(y, n_rows, sample_weight)
+
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        if y is not None and np.asarray(y).dtype.kind in OF_TIME:
+            real_values(y, "y_true")            # refused before any prediction is paid for
+        return super()._fold(y, weights)
 
     def _fitting(self, y: Any, response: Any) -> Any:
         """The response in the shape of y."""
@@ -244,7 +249,7 @@ class _R2(NamedRowScore):
     """1 - (squared error) / (variance of y in the fold); where y is constant, 1 for exact predictions, else 0."""
 
     def _fold(self, y: Any, weights: Floats) -> Fold:
-        y = np.asarray(y, np.float64)
+        y = real_values(y, "y_true")
         if len(y) < 2:
             raise ValueError(
                 f"r2 is not a mean over rows in a fold of {len(y)} rows; use scoring='neg_mean_squared_error', or "
@@ -262,6 +267,9 @@ class _R2(NamedRowScore):
 
 class OfProbabilities(NamedRowScore):
     """A score of the probabilities of all classes, a column for each of the sorted `labels`."""
+
+    def _fold(self, y: Any, weights: Floats) -> Fold:
+        return Fold(weights, None)
 
     def rows(self, y: Any, response: Any, labels: Any, constants: Any) -> Floats:
         p = np.asarray(response)

@@ -237,9 +237,12 @@ def missing(value: str, variance: str, low: NDArray[np.float64] | None, high: ND
 
 
 def proxy(
-    value: ArrayLike, n_arms: int, n_rows: int, bound: str, missing: str, advantage: float
+    value: ArrayLike, n_arms: int, n_rows: int, bound: str, missing: str, advantage: float,
+    names: Sequence[str] | None = None,
 ) -> NDArray[np.float64]:
     """Scores of all rows, of shape (n_rows, 1) or (n_rows, n_arms), less their means, which are then known exactly.
+
+    Columns of a table go by the `names` of the arms, where both have names.
 
     A coefficient may make scores range as widely as the rewards, and rounding of their mean with them: so they count
     from their first row before they are averaged.
@@ -254,6 +257,8 @@ def proxy(
     ):
         if refused:
             raise ValueError(f"{name} is {given!r} and proxy is given; {why}")
+    if names is not None and n_arms > 1:
+        value = _frames.columns_of(value, names, "proxy", "arms")
     table = _frames.as_table(value, "proxy", "a table of scores")
     if table.dtype.kind not in "fiub":
         raise TypeError(f"proxy has dtype {table.dtype}; scores must be real numbers")

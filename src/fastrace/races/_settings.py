@@ -82,7 +82,8 @@ class RaceSettings:
         self.cost = None if cost is None else _checks.arm_costs(_frames.of_arms(cost, called, "cost"), self.n_arms)
         self.missing = _options.missing(missing, self.variance, self.low, self.high)
         if proxy is not None:
-            self.proxy = _options.proxy(proxy, self.n_arms, self.n_rows, self.bound, self.missing, self.scan_advantage)
+            self.proxy = _options.proxy(proxy, self.n_arms, self.n_rows, self.bound, self.missing, self.scan_advantage,
+                                        called)
         self.max_pulls = -1 if max_pulls is None else _checks.integer(max_pulls, "max_pulls", 1, "it counts rewards")
 
     def __setstate__(self, state: dict[str, Any]) -> None:

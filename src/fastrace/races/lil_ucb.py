@@ -166,7 +166,7 @@ class LilUCB:
 
     def tell(self, rewards: ArrayLike) -> None:
         """Take the reward that `ask` wanted: one number, or an array that holds one."""
-        reward = _checks.as_array(rewards, "rewards")
+        reward = _checks.numbers_of(rewards, "rewards")
         if reward.size != 1 or reward.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {reward.shape} and dtype {reward.dtype}; one real number is needed, as "

@@ -100,8 +100,9 @@ class FiniteRace(InFlight):
     proxy : array_like of shape (n_rows,) or (n_rows, n_arms), optional
         A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all share.
         The race then needs fewer rewards, by the share that the scores explain of the differences between arms. They
-        need be neither unbiased nor on the scale of rewards; larger or smaller ones may mean larger rewards. For
-        betting; rewards are then dear, and none is read again for a pass in order. See Notes.
+        need be neither unbiased nor on the scale of rewards; larger or smaller ones may mean larger rewards. Columns
+        of a table go by the names of the arms, if both have names when the race is made. For betting; rewards are then
+        dear, and none is read again for a pass in order. See Notes.
     names : sequence of str, optional
         What to call the arms in the result; by default the columns of the table that `run` is given.
     options : RaceOptions, optional
@@ -314,7 +315,8 @@ class FiniteRace(InFlight):
         Parameters
         ----------
         rewards : array_like of float, shape (len(rows), len(arms))
-            A row per row number, a column per arm, in the order of `ask`.
+            A row per row number, a column per arm, in the order of `ask`; columns of a table go by the names of the
+            arms, if both have names.
         arms, rows : array_like of int, optional
             With ``ask(pending=True)``: which rewards these are, any block of those handed out, in any order; an int
             each for a single number. Rewards whose arm has left are taken and not used.
@@ -323,7 +325,9 @@ class FiniteRace(InFlight):
             self._tell_pending(rewards, arms, rows)
             return
         self._not_in_flight("tell() without arms and rows")
-        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
+        if column_names(rewards) is not None and not self.done:
+            rewards = _frames.block_of(rewards, self._names, self._race.ask()[0])
+        block = _checks.numbers_of(rewards, "rewards")
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
@@ -339,7 +343,7 @@ class FiniteRace(InFlight):
         which = [_checks.indices(value, name, size) for value, name, size in
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
-        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
+        block = _checks.numbers_of(_frames.block_of(rewards, self._names, which[0]), "rewards")
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
         if block.dtype.kind not in "fiub" or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "

@@ -218,7 +218,7 @@ class UnequalRace:
 
     def tell(self, rewards: ArrayLike) -> None:
         """Take the rewards that `ask` wanted, a vector in its order."""
-        vector = _checks.as_array(rewards, "rewards")
+        vector = _checks.numbers_of(rewards, "rewards")
         if vector.ndim != 1 or vector.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {vector.shape} and dtype {vector.dtype}; a vector of real numbers is needed, "
@@ -447,7 +447,7 @@ def _several(rewards: Any) -> Any:
 
 def _vector(values: Any, name: str) -> NDArray[Any]:
     """A vector that compiled code can read in place, or a copy of it."""
-    array = _checks.as_array(values, name)
+    array = _checks.numbers_of(values, name)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "fiub"):
         raise ValueError(
             f"{name} has shape {array.shape} and dtype {array.dtype}; a vector of real numbers is needed, one per arm"
@@ -476,6 +476,7 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
                 values = np.asarray(given)
             except (ValueError, TypeError):
                 raise ValueError(f"rewards(arm, rows) returned rows of different lengths; {needed}") from None
+            values = _checks.numbers_of(values, "what rewards returned")
             if values.shape != rows.shape:
                 raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; {needed}")
             if values.dtype.kind not in "fiub":

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.results.races import RaceResult, StreamRaceResult, UnequalResult
 from fastrace.results.selections import SelectionResult
 
@@ -36,7 +36,11 @@ def named(result: Result, columns: tuple[str, ...] | None, source: Any) -> Resul
 
 
 def remembered(names: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike."""
+    """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike.
+
+    Columns of the same names in another order are refused, as arms are columns by position.
+    """
+    _frames.require_same_order("names", names=names, columns=columns)
     return columns if names is None and columns is not None and _checks.twice(columns) is None else names
 
 

@@ -163,7 +163,7 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
         raise ValueError(f"column {name!r} has {int(missing.sum())} missing entries, the first in row "
                          f"{int(np.argmax(missing))}, counted from 0; drop or fill such rows")
     if values.dtype.kind == "O" and what == "reward":
-        return np.array(values.tolist())
+        return _checks.numbers_of(values, f"column {name!r}")
     return values
 
 

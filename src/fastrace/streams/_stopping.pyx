@@ -269,7 +269,7 @@ cdef class Stream:
                         break
                     count = min(<Py_ssize_t>CONVERTED, n - start)
                     with np.errstate(over="ignore"):
-                        part = array[start:start + count].astype(np.float64)
+                        part = _checks.exact(array[start:start + count], "xs").astype(np.float64)
                     start += self._take(part, start)
                 if start < n and self._is_full():
                     raise self._one_too_many(f"xs[{start}]")

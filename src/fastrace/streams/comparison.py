@@ -267,7 +267,7 @@ class Comparison(_checks.OwnInit):
             self._counts[code] += places.size
 
     def _rewards(self, rewards: ArrayLike, name: str = "") -> NDArray[np.float64]:
-        array = _checks.as_array(rewards, "rewards")
+        array = _checks.numbers_of(rewards, "rewards")
         if array.ndim != 1:
             raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
         if array.dtype.kind not in "fiub" and array.size:

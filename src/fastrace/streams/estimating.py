@@ -358,7 +358,7 @@ def _array(rewards: Any) -> Any:
     """The rewards as a vector, or None if they are a stream."""
     if callable(rewards) or not (hasattr(rewards, "__array__") or isinstance(rewards, (list, tuple))):
         return None
-    array = _checks.as_array(rewards, "rewards")
+    array = _checks.numbers_of(rewards, "rewards")
     if array.ndim != 1:
         raise ValueError(f"rewards has shape {array.shape}; a vector of shape (k,) is needed")
     if array.dtype.kind not in "fiub":
@@ -563,7 +563,7 @@ def _check_block(drawn: Any, what: str, count: int) -> None:
         raise ValueError(f"{what} rows of different lengths; {needed} is needed") from None
     if shape != (count,):
         raise ValueError(f"{what} shape {shape}; {needed} is needed")
-    kind = np.asarray(drawn).dtype
+    kind = _checks.numbers_of(drawn, "the batch of rewards").dtype
     if kind.kind not in "fiub":
         raise TypeError(f"{what} dtype {kind}; {needed} is needed")
 

@@ -231,7 +231,7 @@ class PermutationTest(_checks.OwnInit):
             If the shape does not fit, there are more rows than resamples left, or a statistic is nan; nothing is
             changed then, nor by Ctrl-C.
         """
-        given = _checks.as_array(statistics, "statistics")
+        given = _checks.numbers_of(statistics, "statistics")
         rows = _checks.reals(given.astype(float) if given.dtype == bool else given, "statistics")
         active = np.flatnonzero(self._decisions == 0)
         if rows.ndim == 1 and active.size == 1:

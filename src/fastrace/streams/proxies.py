@@ -433,7 +433,7 @@ def _used(rule: Any, proxy: Proxy, y: Float, q: Float, chosen: NDArray[np.intp] 
 
 
 def _vector(values: ArrayLike, name: str) -> Float:
-    array = _checks.as_array(values, name)
+    array = _checks.numbers_of(values, name)
     if array.dtype.kind not in "fiub" and array.size:
         raise TypeError(f"{name} has dtype {array.dtype}; a vector of real numbers is needed")
     if array.ndim != 1:

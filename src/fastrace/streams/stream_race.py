@@ -181,7 +181,8 @@ class StreamRace(RoundsInFlight):
         Parameters
         ----------
         rewards : array_like of float, shape (n_open,) or (k, n_open)
-            The reward of every arm still in the race, in the order of `ask`; a row per round.
+            The reward of every arm still in the race, in the order of `ask`; a row per round. A series or a table goes
+            by the names of the arms, if both have names.
         arms, rounds : array_like of int, optional
             With ``ask(pending=True)``: arm and round of each of a vector of rewards, any of those handed out, in any
             order; an int each for a single number. Rewards that come after the race is over are taken and not used.
@@ -201,7 +202,10 @@ class StreamRace(RoundsInFlight):
             before = self._race.position_now
             self._tell_pending(rewards, arms, rounds)
             return int(self._race.position_now - before)
-        block = _checks.without_none(_checks.as_array(rewards, "rewards"))
+        if self._names is not None and not self.done:
+            asked = self._race.asked()
+            rewards = _frames.in_order(rewards, [self._names[arm] for arm in asked], "rewards", "arms asked for")
+        block = _checks.numbers_of(rewards, "rewards")
         n_open = self._race.n_arms if self._missing == "drop" else self._race.n_open
         if self.done:
             raise ValueError("the race is over; it takes no more rewards")
