@@ -77,9 +77,10 @@ cdef class MinibatchChain(Chain):
         row takes the row's predictors alone; few rows are then left whose terms are needed. A weight is a bound on a
         third derivative times the cube of how far a step of length 1 moves the row's predictor at most.
         """
-        cdef Expanded source = self.source
-        guard_check_idle(&self.guard, self)
+        cdef Expanded source
         held = np.ascontiguousarray(inverse_cubes, dtype=np.float32)
+        guard_check(&self.guard, self)
+        source = self.source
         if not source.source.knows_moves or held.shape != (self.source.n_rows,):
             raise ValueError(f"inverse_cubes has shape {held.shape}; ({self.source.n_rows},) is needed, and rows whose "
                              f"moves are known")
