@@ -20,7 +20,8 @@ def real_values(values: Any, name: str) -> NDArray[np.float64]:
     if array.dtype.kind not in "fiub":
         of = OF_TIME.get(array.dtype.kind)
         how = "; divide differences between dates, or durations, by a unit: numpy.timedelta64(1, 's')" if of else ""
-        raise ValueError(f"{name} has dtype {array.dtype}; real numbers are needed{how}")
+        complex_ = "Complex data not supported: " if array.dtype.kind == "c" else ""    # as scikit-learn says it
+        raise ValueError(f"{complex_}{name} has dtype {array.dtype}; real numbers are needed{how}")
     return array.astype(np.float64, copy=False)
 
 
