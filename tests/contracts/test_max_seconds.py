@@ -314,6 +314,27 @@ def test_requests_that_fail_when_time_is_over_are_asked_again_by_the_next_call(m
     assert as_known(whole) == as_known(fr.race(ROWS, support=(0, 1), first_look=20, rng=1, cost=1.0))
 
 
+def test_requests_that_wait_for_one_that_was_given_up_wait_until_the_time_is_over():
+    """The retry would come too late. The others have asked as far ahead as they may, and no look comes to wake them."""
+    failed = []
+
+    async def evaluate(arm, row):
+        await asyncio.sleep(0)
+        if not failed:
+            failed.append((arm, row))
+            raise OSError("no route")
+        return ROWS[row, arm]
+
+    async def race():
+        return await asyncio.wait_for(fr.race_async(evaluate, max_seconds=0.4, concurrency=4, **SIZES), 60.0)
+
+    result = asyncio.run(race())
+    assert result.stopped_by == "max_seconds" and result.race.pending[0].size == 1
+    assert any("1 request failed and could not be sent again before max_seconds" in said for said in result.warnings)
+    whole = asyncio.run(fr.race_async(evaluate, race=result.race))
+    assert as_known(whole) == as_known(fr.race(ROWS, support=(0, 1), first_look=20, rng=1, cost=1.0))
+
+
 def test_so_little_time_that_nothing_is_asked(monkeypatch):
     requests = Requests(monkeypatch)
     ticks = iter(range(1000))

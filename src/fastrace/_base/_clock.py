@@ -37,6 +37,11 @@ def over(end: float) -> bool:
     return end < math.inf and time.monotonic() >= end
 
 
+def left(end: float) -> float | None:
+    """Seconds until that time; None if there is no end."""
+    return None if end == math.inf else max(0.0, end - time.monotonic())
+
+
 def until(end: float, report: Callable[..., Any]) -> Callable[..., Any]:
     """What reports, and raises `OutOfTime` from that time on."""
     if end == math.inf:

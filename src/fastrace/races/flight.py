@@ -393,12 +393,18 @@ class _Crew:
                     self._start()
                     await self._answer(*cell)
                 elif not self.flight.over:
-                    await self.moved.wait()
+                    await self._until_moved()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.failure = self.failure or error
         finally:
             self.ended.set()
             self._wake()
+
+    async def _until_moved(self) -> None:
+        """Wait for a look or a failure, or for the end: after a request that was given up neither may come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_clock.left(self.end)):
+                await self.moved.wait()
 
     async def _answer(self, arm: int, row: int) -> None:
         for attempt in range(self.retries + 1):
