@@ -316,7 +316,7 @@ cdef class ControlVariate(_BlockSource):
 
 
 def _sums(values, n_arms):
-    sums = _checks.floats(values, "totals")
+    sums = _checks.floats(math.nan if values is None else values, "totals")
     if sums.shape != (n_arms,) or not np.isfinite(sums).all():
         raise ValueError(f"totals is {_checks.shown(values)}; one finite sum for each of the {n_arms} arms is needed")
     return sums

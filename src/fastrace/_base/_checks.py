@@ -126,8 +126,7 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{name} is {shown(value)}; numbers in an array, of as many in each row, are needed: "
-                         f"{error}") from None
+        raise ValueError(f"{name} is {shown(value)}; numbers in an array, of as many in each row, are needed") from None
 
 
 def numbers_of(value: Any, name: str) -> NDArray[Any]:

@@ -155,7 +155,9 @@ def support_of_arms(support: Any, names: Sequence[Any] | None) -> Any:
     """A support whose ends are in the order of the arms; what is no pair is refused by who takes it."""
     if not isinstance(support, (tuple, list)) or len(support) != 2:
         return support
-    return tuple(of_arms(end, names, f"support[{place}]") for place, end in enumerate(support))
+    ends = tuple(of_arms(end, names, f"support[{place}]") for place, end in enumerate(support))
+    # What is as it was keeps its identity: a default is told from the same numbers given.
+    return support if all(end is given for end, given in zip(ends, support, strict=True)) else ends
 
 
 def require_same_order(what: str, **held: Any) -> None:

@@ -343,7 +343,8 @@ class FiniteRace(InFlight):
         which = [_checks.indices(value, name, size) for value, name, size in
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
-        block = _checks.numbers_of(_frames.block_of(rewards, self._names, which[0]), "rewards")
+        given = math.nan if rewards is None else _frames.block_of(rewards, self._names, which[0])
+        block = _checks.numbers_of(given, "rewards")
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
         if block.dtype.kind not in "fiub" or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "

@@ -544,8 +544,8 @@ def permutation_test(
             return _own_null(resample, k, generator, observed.shape)[:, active]
     else:
         kind = _checks.choice(permutation_type, "permutation_type", TYPES)
-        _require_same_labels(data, kind != "independent", axis)
         drawn = Resamples(data, kind, axis, n_resamples, generator)
+        _require_same_labels(data, kind != "independent", axis)
         compute = per_hypothesis(statistic, vectorized)
         observed = drawn.observed(compute)
         if drawn.n_others is not None:
