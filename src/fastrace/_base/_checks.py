@@ -125,7 +125,7 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
     unmasked(value, name)
     try:
         return np.asarray(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError):
         raise ValueError(f"{name} is {shown(value)}; numbers in an array, of as many in each row, are needed") from None
 
 
