@@ -468,3 +468,20 @@ def test_a_race_that_is_over_says_so_however_little_time_there_is(name, monkeypa
     ticks = iter(range(1000))
     monkeypatch.setattr(_clock, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     assert as_known(race.run(getattr(clock, kind), max_seconds=1e-9)) == as_known(whole)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_race_of_predictions_goes_on_over_their_scores_alone(pickled):
+    """Labels of 0 and 1 lie in the support of accuracies, and were read as such."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 20_000)
+    right = rng.random((20_000, 3)) < [0.60, 0.62, 0.64]
+    predictions = np.where(right, y[:, None], 1 - y[:, None])
+    result = race_predictions(y, predictions, max_seconds=1e-9, rng=1)
+    assert result.stopped_by == "max_seconds"
+    going = pickle.loads(pickle.dumps(result.race)) if pickled else result.race
+    for wrong in (predictions, lambda arms, rows: predictions[np.ix_(rows, arms)]):
+        with pytest.raises(ValueError, match="over the scores of predictions.*result.source"):
+            going.run(wrong)
+    ended = going.run(result.source)
+    assert ended.best == 2 and ended.n_read == race_predictions(y, predictions, rng=1).n_read

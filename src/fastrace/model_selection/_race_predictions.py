@@ -87,7 +87,8 @@ def race_predictions(
     names : sequence of str, optional
         What to call the candidates in the result; by default the columns of a frame or the keys of a dict.
     max_seconds, progress, options, rng
-        See `race`.
+        See `race`. A race that ended early goes on by ``result.race.run(result.source)``, where the source scores what
+        it reads; predictions themselves are refused there.
 
     Returns
     -------

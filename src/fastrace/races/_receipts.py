@@ -28,10 +28,14 @@ class Scored(ABC):
         """The answer with what the function knows of it."""
 
 
+def is_scored(source: Source) -> bool:
+    """Whether rewards are made of something else that a user gave, such as predictions."""
+    return isinstance(getattr(source, "function", None), Scored)
+
+
 def completed(result: RaceResult, source: Source) -> RaceResult:
     """The answer with what its source knows of it."""
-    scored = getattr(source, "function", None)
-    return scored.complete(result) if isinstance(scored, Scored) else result
+    return source.function.complete(result) if is_scored(source) else result  # type: ignore[attr-defined]
 
 
 class Receipts:

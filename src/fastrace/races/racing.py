@@ -16,7 +16,7 @@ from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import RaceOptions
-from fastrace.races._receipts import completed, dear, receipts
+from fastrace.races._receipts import completed, dear, is_scored, receipts
 from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming, remembered
@@ -180,6 +180,8 @@ class FiniteRace(InFlight):
     2
     """
 
+    _scored = False     # whether its rewards are scores of predictions, and these no rewards
+
     @_checks.names_caller
     @_options.takes_options
     def __init__(
@@ -240,7 +242,8 @@ class FiniteRace(InFlight):
 
     def __reduce__(self) -> tuple[Any, ...]:
         flight = None if self._flight is None else self._flight.saved()
-        return _rebuild.saved(type(self), self._options, *self._race.saved(), self._names, flight)
+        scored = (True,) if self._scored else ()
+        return _rebuild.saved(type(self), self._options, *self._race.saved(), self._names, flight, *scored)
 
     def __repr__(self) -> str:
         o = self._options
@@ -364,6 +367,9 @@ class FiniteRace(InFlight):
         """
         o = self._options
         rewards = _source_of(source, "source", n_arms=o.n_arms, n_rows=o.n_rows)
+        if self._scored and not is_scored(rewards):
+            raise ValueError("this race is over the scores of predictions, and source would be read as scores: give "
+                             "result.source, or error.source, of race_predictions, which scores what it reads")
         columns = column_names(source)
         if self._flight is None or not self._flight.by_run:
             self._not_in_flight("run()")
@@ -439,7 +445,7 @@ def _by_name(rewards: Any, delta: Any, bound: Any) -> None:
 @_checks.rebuilds(1, FiniteRace, subclasses=True)
 def _rebuild(
     cls: Any, options: RaceSettings, rng: np.random.Generator, plan: Plan, state: dict[str, Any],
-    names: tuple[str, ...] | None, flight: dict[str, Any] | None = None,
+    names: tuple[str, ...] | None, flight: dict[str, Any] | None = None, scored: bool = False,
 ) -> Any:
     """Rebuild a pickled `FiniteRace`."""
     race = cls.__new__(cls)
@@ -449,16 +455,19 @@ def _rebuild(
     options.promise(race._race)
     race._race.restore(plan, state)
     race._flight = None
+    if scored:
+        race._scored = True
     if flight is not None:
         race._flight = options.flight(race._race)
         race._flight.restore(flight)
     return race
 
 
-def _begun(settings: RaceSettings, core: Any, names: tuple[str, ...] | None) -> FiniteRace:
-    """The race that a compiled one is."""
+def _begun(settings: RaceSettings, core: Any, names: tuple[str, ...] | None, source: Source) -> FiniteRace:
+    """The race that a compiled one is, over such a source."""
     race = FiniteRace.__new__(FiniteRace)
     race._options, race._race, race._names, race._flight = settings, core, names, None
+    race._scored = is_scored(source)
     return race
 
 
@@ -613,10 +622,10 @@ def race(
     going: FiniteRace | None = None
     try:
         with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
-              receipts(source, core, settings, lambda: _begun(settings, core, known)) as running):
+              receipts(source, core, settings, lambda: _begun(settings, core, known, source)) as running):
             core.run(running, report, not dear(source, settings))
     except _clock.OutOfTime as late:
-        going = None if core.done else getattr(late, "race", None) or _begun(settings, core, known)
+        going = None if core.done else getattr(late, "race", None) or _begun(settings, core, known, source)
     flight, ended = (None, "") if going is None else (going._flight, "max_seconds")
     result = named(race_result(core, settings, given, source.n_always_read, flight, ended), columns, source)
     if going is not None:
