@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytensor
 import pytest
 from by_pymc import graphs_of, pm, pt
 
@@ -12,6 +11,8 @@ from fastrace._base._progress import phase
 from fastrace.mcmc.doors.pymc import _expansions
 from fastrace.mcmc.kernels import _choice
 from fastrace.mcmc.models._modes import find_mode
+
+pytensor = pytest.importorskip("pytensor")
 
 N = 2000
 RNG = np.random.default_rng(0)

@@ -1,13 +1,14 @@
 """What is said of PyMC models that are no regressions of `GLM`, and of likelihoods that have no rows."""
 
 import numpy as np
-import pytensor
 import pytest
 from by_pymc import pm, pt, refused_as_hierarchy
 from scipy import stats
 
 from fastrace import mcmc
 from fastrace.mcmc.doors.pymc import _expansions
+
+pytensor = pytest.importorskip("pytensor")
 
 N = 60
 RNG = np.random.default_rng(0)
