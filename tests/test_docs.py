@@ -44,6 +44,7 @@ FRAMEWORKS = {
     "mcmc.doors.pymc._predictors": ["pymc"],
     "mcmc.doors.pymc._reading": ["pymc"],
     "mcmc.doors.pymc._recognised": ["pymc"],
+    "mcmc.doors.pymc._words": ["pymc"],
     "mcmc.doors.pymc.models": ["pymc"],
     "mcmc.doors.pymc.steps": ["pymc"],
 }  # tests/mcmc/
