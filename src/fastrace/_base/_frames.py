@@ -152,11 +152,11 @@ def of_arms(value: Any, names: Sequence[Any] | None, what: str) -> Any:
 
 
 def support_of_arms(support: Any, names: Sequence[Any] | None) -> Any:
-    """A support whose ends are in the order of the arms; what is no pair is refused by who takes it."""
+    """A support with its ends in the order of the arms. The caller refuses a support that is no pair."""
     if not isinstance(support, (tuple, list)) or len(support) != 2:
         return support
     ends = tuple(of_arms(end, names, f"support[{place}]") for place, end in enumerate(support))
-    # What is as it was keeps its identity: a default is told from the same numbers given.
+    # Without a new order the same object is returned: callers find out by `is` whether the default was left.
     return support if all(end is given for end, given in zip(ends, support, strict=True)) else ends
 
 

@@ -66,8 +66,8 @@ def numbers_of_csv(
 ) -> np.ndarray[Any, Any] | None:
     """The numbers of one column of a csv file, as Arrow reads them; None without Arrow, or where a line stops it.
 
-    The caller then reads line by line, and takes the odd line as it is, or says what is wrong with it. `show` is told
-    how many rows have been read.
+    The caller then reads the file line by line, and accepts such a line or says what is wrong with it. `show` gets the
+    number of rows read so far.
     """
     try:
         from pyarrow import ArrowInvalid, csv, float64

@@ -117,7 +117,10 @@ def _part(path: Path | None, column: str | None) -> str:
 def _column_of(
     path: Path, column: str | None, delimiter: str, show: Callable[[int], None], header: bool | None = None
 ) -> tuple[Any, Callable[[int], str]]:
-    """The numbers of a file, and what messages call the place of each; `show` is told how many have been read."""
+    """The numbers of a file, and a function that names the place of each in messages.
+
+    `show` gets the number of rows read so far.
+    """
     if not is_text(path):
         table = load(path, column=column)
         if table.ndim == 1:
