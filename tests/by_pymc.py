@@ -1,5 +1,6 @@
 """What tests of PyMC models share; a module that imports it is skipped without PyMC."""
 
+import numpy as np
 import pytest
 
 pm = pytest.importorskip("pymc")
@@ -20,3 +21,16 @@ def refused_as_hierarchy(model, words):
     """No `GLM` is read from the graph of a model, nor from numbers of parts of it, and the error has these words."""
     with pytest.raises(OtherModelError, match=words):
         hierarchy(*graphs_of(model))
+
+
+def terms_less_those_of_pymc(ours, model, times):
+    """At so many random points, shape (times, n_rows), and 1 more than the sizes of PyMC's terms."""
+    own = model.compile_logp(vars=model.observed_RVs, sum=False, mode="FAST_COMPILE")
+    source, arms = ours.engine(None)
+    rng, differences, sizes = np.random.default_rng(1), [], []
+    for _ in range(times):
+        arms[0] = rng.normal(scale=0.4, size=ours.dim)
+        theirs = own(ours.point(arms[0]))[0]
+        differences.append(source.read(np.arange(ours.n_rows), [0])[:, 0] - theirs)
+        sizes.append(1.0 + np.abs(theirs))
+    return np.array(differences), np.array(sizes)

@@ -1,5 +1,7 @@
 """What tests of chains share: models, kernels, an enumerable target, checks of derivatives and of posteriors."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -174,3 +176,17 @@ def assert_same_posterior(exact, ours, center, alpha=1e-6):
             a, b = ((t.draws[0, :, j] - center[j]) ** power for t in (exact, ours))
             error = np.hypot(*(x.std() / np.sqrt(mcmc.effective_sample_size(x)) for x in (a, b)))
             assert abs(a.mean() - b.mean()) < stats.norm.isf(alpha / (4 * len(center))) * error + 0.01 * b.std()
+
+
+def assert_runs_continue(kernel, other, path):
+    """Threads, pickles and checkpoints leave every bit of a mixture's chains; `other` is a kernel of another run."""
+    run = {"n_chains": 3, "rng": 1, "n_tune": 40}
+    whole = mcmc.sample(kernel, n_draws=60, threads=3, **run)
+    turns = mcmc.sample(pickle.loads(pickle.dumps(kernel)), n_draws=60, threads=1, **run)
+    assert (whole.draws == turns.draws).all()
+    for n in (25, 60):
+        resumed = mcmc.sample(kernel, n_draws=n, checkpoint=path, **run)
+    assert (whole.draws == resumed.draws).all()
+    assert kernel.acceptance(whole) == kernel.acceptance(resumed)
+    with pytest.raises(ValueError, match="another run"):
+        mcmc.sample(other, n_draws=60, checkpoint=path, **run)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from by_pymc import pm, refused_as_hierarchy
+from by_pymc import pm, refused_as_hierarchy, terms_less_those_of_pymc
 
 from fastrace import mcmc
 from fastrace.mcmc.doors.pymc._families import factor_beside
@@ -60,15 +60,8 @@ def test_terms_of_a_regression_are_those_of_pymc(name):
         build()
     ours = mcmc.from_pymc(model)
     assert f"compiled {family} regression" in repr(ours)
-    own = model.compile_logp(vars=model.observed_RVs, sum=False, mode="FAST_COMPILE")
-    source, arms = ours.engine(None)
-    rng, differences, sizes = np.random.default_rng(1), [], []
-    for _ in range(4):
-        arms[0] = rng.normal(scale=0.4, size=ours.dim)
-        theirs = own(ours.point(arms[0]))[0]
-        differences.append(source.read(np.arange(N), [0])[:, 0] - theirs)
-        sizes.append(1.0 + np.abs(theirs))
-    assert (np.abs(np.subtract(differences, differences[0])) < 1e-12 * np.add(sizes, sizes[0])).all()
+    differences, sizes = terms_less_those_of_pymc(ours, model, 4)
+    assert (np.abs(differences - differences[0]) < 1e-12 * (sizes + sizes[0])).all()
     assert ours.as_glm()._glm.family == family
 
 

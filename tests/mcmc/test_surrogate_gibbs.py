@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from chains import outcomes, scale_of
+from chains import assert_runs_continue, outcomes, scale_of
 from fastrace import mcmc
 from fastrace.mcmc._convergence import each_rhat
 from fastrace.mcmc._diagnosis import diagnosis
@@ -267,16 +267,8 @@ def facts(draws):
 def test_checkpoints_threads_and_pickles_continue_bit_for_bit(tmp_path):
     mix, _ = mixture(sizes=(80,) * 5, hierarchical=True)
     kernel = mcmc.SurrogateGibbs(mix, order_by=1)
-    whole = mcmc.sample(kernel, n_draws=60, n_chains=3, rng=1, n_tune=40, threads=3)
-    turns = mcmc.sample(pickle.loads(pickle.dumps(kernel)), n_draws=60, n_chains=3, rng=1, n_tune=40, threads=1)
-    assert (whole.draws == turns.draws).all()
-    for n in (25, 60):
-        resumed = mcmc.sample(kernel, n_draws=n, n_chains=3, rng=1, n_tune=40, checkpoint=tmp_path / "run")
-    assert (whole.draws == resumed.draws).all()
-    assert kernel.acceptance(whole) == kernel.acceptance(resumed)
     other = mcmc.SurrogateGibbs(mixture(sizes=(80,) * 5, hierarchical=True, seed=1)[0], order_by=1)
-    with pytest.raises(ValueError, match="another run"):
-        mcmc.sample(other, n_draws=60, n_chains=3, rng=1, n_tune=40, checkpoint=tmp_path / "run")
+    assert_runs_continue(kernel, other, tmp_path / "run")
 
 
 def test_a_trace_names_its_variables_and_orders_classes():
