@@ -192,16 +192,14 @@ class MinibatchMetropolis(RowMetropolis):
         self.full_pass_at = checked_share(full_pass_at)
         self._table = table_of(weights)
         self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
-        if self._engine_class is PoissonChain:
-            smallest = self._shells[0][1] if self._shells else weights
-            if self.reference is not None and worth_thinning(smallest, self.model.n_seen):
-                self._inverse_cubes = self.model._inverse_cubes(self.reference)
+        if self._engine_class is PoissonChain and worth_thinning(self._innermost, self.model.n_seen):
+            assert self.reference is not None
+            self._inverse_cubes = self.model._inverse_cubes(self.reference)
 
     def _chain(self, *args: Any, **options: Any) -> Any:
         chain = super()._chain(*args, **options)
         chain.set_table(self._table, most_drawn(self.full_pass_at, self.model.n_rows), *self._inner_tables)
-        if self._inverse_cubes is not None:
-            chain.set_inverse_cubes(self._inverse_cubes)
+        chain.set_inverse_cubes(self._inverse_cubes)
         return chain
 
 

@@ -27,9 +27,9 @@ cdef extern from "numpy/random/distributions.h" nogil:
     int64_t random_poisson(bitgen_t *bits, double rate)
 
 
-# Rows are thinned where so many are expected, and are then kept at rates so many times what their change can be: a row
-# that is kept with change c at rate b adds about c^2 / b to the variance of the log acceptance ratio.
-cdef double MANY = 16.0
+# Rows of a step are thinned where so many are expected, and are then kept at rates so many times what their change can
+# be: a row that is kept with change c at rate b adds about c^2 / b to the variance of the log acceptance ratio.
+cdef double THIN_FROM = 16.0
 cdef double LOOSE = 16.0
 
 
@@ -71,15 +71,19 @@ cdef class MinibatchChain(Chain):
         guard_built(&self.guard, 1)
 
     def set_inverse_cubes(self, inverse_cubes):
-        """What a row's weight is to be multiplied by for its third derivative alone: with it, rows are thinned.
+        """What a row's weight is to be multiplied by for its third derivative alone. With it, rows are thinned.
 
         Rows are drawn by what a step can do to them at most, as it points another way for each row. What it does to a
         row takes the row's predictors alone; few rows are then left whose terms are needed. A weight is a bound on a
-        third derivative times the cube of how far a step of length 1 moves the row's predictor at most.
+        third derivative times the cube of how far a step of length 1 moves the row's predictor at most. None: no row
+        is thinned.
         """
         cdef Expanded source
-        held = np.ascontiguousarray(inverse_cubes, dtype=np.float32)
+        held = None if inverse_cubes is None else np.ascontiguousarray(inverse_cubes, dtype=np.float32)
         guard_check(&self.guard, self)
+        if held is None:
+            self._inverse_cubes = None
+            return
         source = self.source
         if not source.source.knows_moves or held.shape != (self.source.n_rows,):
             raise ValueError(f"inverse_cubes has shape {held.shape}; ({self.source.n_rows},) is needed, and rows whose "
@@ -98,7 +102,7 @@ cdef class MinibatchChain(Chain):
 
     cdef bint thins(self, double rate) noexcept nogil:
         """Whether rows that are drawn at this rate in all are thinned."""
-        return self._inverse_cubes is not None and rate >= MANY
+        return self._inverse_cubes is not None and rate >= THIN_FROM
 
     cdef int draw_rows(self, Py_ssize_t count, bint thins) except -1 nogil:
         """Draw that many rows in proportion to their weights."""

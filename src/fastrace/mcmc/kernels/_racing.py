@@ -140,7 +140,7 @@ class Racing(RowKernel):
         if self._weights is None or student or skewness_guard:  # two options of the normal rule
             return "normal"
         # Between two draws from the reference, in the smallest ball: twice sqrt(dim)^3 / 6.
-        total = math.fsum(self._shells[0][1] if self._shells else self._weights)
+        total = math.fsum(self._innermost)
         most = AFFORDABLE_APART if self._shells else AFFORDABLE
         return "betting" if total * self.model.dim**1.5 / 3.0 <= most else "normal"
 

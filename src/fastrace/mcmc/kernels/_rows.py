@@ -21,7 +21,7 @@ WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
 SPREAD = 2.0  # standard deviations of starts, in those of the reference
 MOST_PASSES, MOST_DRAWN = 10.0, 10_000  # of the rows, or rows if more, that a step draws at most instead of a pass
-SEEN, MANY = 16, 8.0  # coordinates of a row, and rows of a usual minibatch, from which on these are thinned
+SEEN, USUAL = 16, 8.0  # coordinates of a row, and rows of a usual minibatch, from which on a kernel may thin
 FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
 
 
@@ -362,6 +362,14 @@ class RowKernel:
         """Radii and weights of the smaller balls that decisions make use of, the smallest first."""
         return self.reference.shells if self.controlled and self.reference is not None else ()
 
+    @property
+    def _innermost(self) -> NDArray[np.float64]:
+        """Weights of rows in the smallest of the balls, in which most decisions are made."""
+        if self._shells:
+            return self._shells[0][1]
+        assert self._weights is not None
+        return self._weights
+
     def _bounds_of_moves(self) -> tuple[Any, ...] | None:
         """What a chain needs to bound the change of each row's term; None if nothing does."""
         if self._weights is None:
@@ -441,7 +449,7 @@ def worth_thinning(weights: NDArray[np.float64], seen: int) -> bool:
     Of `seen` coordinates a step of length 1 has about the share 1 / sqrt(seen) along a row. With 10 of them, rows kept
     at 16 times the rate of what they can change are nearly all: a step took 1.13 times as long. With 80, a tenth.
     """
-    return seen >= SEEN and math.fsum(weights) * seen**1.5 / 3.0 >= MANY
+    return seen >= SEEN and math.fsum(weights) * seen**1.5 / 3.0 >= USUAL
 
 
 def checked_share(full_pass_at: float) -> float:

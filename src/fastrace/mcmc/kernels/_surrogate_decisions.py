@@ -19,7 +19,6 @@ from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, O
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
 from fastrace.mcmc.models._unseen import orthonormal
-from fastrace.mcmc.models.base import quotients
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -76,17 +75,16 @@ class DecidedByRows(OnSurrogate, Racing):
         self.decision = self._without_bounds() if weights is None else "poisson"
         if weights is None:
             return
-        smallest = self._shells[0][1] if self._shells else weights
         if self._pieces is not None:
             self._blocks = self._piece_table()
         else:
             # In a block fewer coordinates matter than the radii are for: the smallest ball holds nearly all moves.
             self._radius = self._shells[0][0] if self._shells else self.reference.radius
-            self._blocks, self._balls = self._block_tables(smallest)
+            self._blocks, self._balls = self._block_tables(self._innermost)
         if self._blocks is None:
             self._table = table_of(weights)
             self._inner_tables = tuple(table_of(smaller) for _, smaller in self._shells)
-        if self._pieces is None and worth_thinning(smallest, self._seen_by_row):
+        if self._pieces is None and worth_thinning(self._innermost, self._seen_by_row):
             self._inverse_cubes = self._cubes_of_rows()
         if asked == "auto":
             rng = np.random.default_rng(PILOT_SEED)
@@ -124,10 +122,8 @@ class DecidedByRows(OnSurrogate, Racing):
         return int(arrow.n_dense + (arrow.width if arrow.n_blocks else 0))
 
     def _cubes_of_rows(self) -> NDArray[np.float32] | None:
-        if not self._in_blocks:
-            return self.model._inverse_cubes(self.reference)
-        learned = self.model.learns_scale  # type: ignore[attr-defined]
-        return None if learned else quotients(1.0, self._lengths_of_rows() ** 3)
+        lengths = (self._lengths_of_rows(),) if self._in_blocks else ()
+        return self.model._inverse_cubes(self.reference, *lengths)
 
     @property
     def _in_blocks(self) -> bool:
@@ -324,8 +320,7 @@ class DecidedByRows(OnSurrogate, Racing):
         if self._blocks is None:
             chain = PoissonChain(source, *args, **options)
             chain.set_table(self._table, most, *self._inner_tables)
-            if self._inverse_cubes is not None:
-                chain.set_inverse_cubes(self._inverse_cubes)
+            chain.set_inverse_cubes(self._inverse_cubes)
             return chain
         if self._pieces is not None:
             chain = PiecePoissonChain(source, *args, **options)
@@ -334,8 +329,7 @@ class DecidedByRows(OnSurrogate, Racing):
         chain = BlockPoissonChain(source, *args, **options)
         chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
                          *self._balls, wider=self._wider, unseen=self._unseen)
-        if self._inverse_cubes is not None:
-            chain.set_inverse_cubes(self._inverse_cubes)
+        chain.set_inverse_cubes(self._inverse_cubes)
         return chain
 
 

@@ -295,8 +295,10 @@ class GLMRows(_CompiledModel):
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, self._rounding(hat), *shells
 
-    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
-        return None if self.learns_scale else quotients(1.0, self._lengths(reference.factor) ** 3)
+    def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
+        if self.learns_scale:
+            return None
+        return quotients(1.0, (self._lengths(reference.factor) if lengths is None else lengths) ** 3)
 
     def _weights_within(self, hat: Array, lengths: Array, radius: float) -> Array:
         """Weights as those of `_bounds` that hold within a ball; of a fixed scale."""

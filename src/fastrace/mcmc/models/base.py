@@ -496,8 +496,11 @@ class Model:
         """`weights`, `radius` and `rounding` of a `Reference`, then its `shells` one by one."""
         return None, math.inf, 0.0
 
-    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
-        """What each row's weight is to be multiplied by for a bound on its third derivative in its own predictors."""
+    def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
+        """What each row's weight is to be multiplied by for a bound on its third derivative in its own predictors.
+
+        `lengths`, how far a step of length 1 moves each row's one predictor, where they are known.
+        """
         return None
 
     def _rounding(self, hat: Array) -> float:

@@ -476,7 +476,7 @@ class Softmax(_CompiledModel):
         spread = spreads(self._data.rows.X, factor, self.n_classes)
         return self._times_weights(THIRD * spread**3), math.inf, self._rounding(hat)
 
-    def _inverse_cubes(self, reference: Reference) -> NDArray[np.float32] | None:
+    def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
         weights = reference.weights
         return None if weights is None else quotients(self._times_weights(np.full(self.n_rows, THIRD)), weights)
 
