@@ -439,6 +439,16 @@ def test_surplus_classes_become_empty():
     assert np.median([len(set(row)) for row in steps.draws[200:, :8].tolist()]) == 2
 
 
+def test_chains_go_on_where_weights_of_empty_classes_underflow():
+    mix, _ = mixture(n_classes=8, concentration=1e-3)
+    kernel, rng = mcmc.SurrogateGibbs(mix), np.random.default_rng(1)
+    state, zero = kernel.init(rng=0), 0
+    for _ in range(20):
+        state, steps = kernel.run(rng, state, 1)
+        zero += (kernel._split(steps.draws[0])["weight"] == 0.0).any()
+    assert zero > 0
+
+
 @pytest.mark.filterwarnings("ignore:R-hat:UserWarning", "ignore:the effective:UserWarning")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_groups_of_one_row_separated_groups_and_empty_classes(family):

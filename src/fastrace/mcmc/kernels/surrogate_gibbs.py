@@ -290,9 +290,9 @@ class SurrogateGibbs:
         label = found["label"]
         if not ((label == np.rint(label)) & (label >= 0) & (label < self.model.n_classes)).all():
             raise ValueError(f"labels of the position must be whole numbers from 0 to {self.model.n_classes - 1}")
-        if "weight" in found and not ((found["weight"] > 0.0).all() and abs(found["weight"].sum() - 1.0) < 1e-6):
-            raise ValueError(f"weights of the position are {found['weight']}; positive numbers that add up to 1 are "
-                             f"needed")
+        if "weight" in found and not ((found["weight"] >= 0.0).all() and abs(found["weight"].sum() - 1.0) < 1e-6):
+            raise ValueError(f"weights of the position are {found['weight']}; numbers from 0 up that add up to 1 are "
+                             f"needed")  # that of a class without groups may underflow
         for name, words in (("sd", "standard deviations"), ("scale", "scales"), ("dispersion", "dispersions")):
             if name in found and not (found[name] > 0.0).all():
                 raise ValueError(f"{words} of the position are {found[name]}; positive numbers are needed")
