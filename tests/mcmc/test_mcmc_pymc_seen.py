@@ -104,9 +104,13 @@ def test_the_rows_differentiated_are_shown(capsys):
 
 
 def test_long_work_says_how_far_it_is_on_a_terminal_alone(capsys, monkeypatch):
-    with patient("rows differentiated", False, wait=0.0) as show:
-        show(1000)
-    assert capsys.readouterr().err == ""
+    clock = iter(range(0, 1000, 60))
+    with monkeypatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: float(next(clock)))
+        for in_files, said in (False, ""), (True, "rows differentiated 1000/?, 120 s\n"):    # a minute for each look
+            with patient("rows differentiated", False, wait=0.0, in_files=in_files) as show:
+                show(1000)
+            assert capsys.readouterr().err == said
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with patient("rows differentiated", False, wait=1e6) as show:
         show(1000)

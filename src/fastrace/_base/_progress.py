@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -110,14 +110,18 @@ def stage(title: str) -> None:
 
 
 @contextmanager
-def patient(title: str, shown: bool, wait: float = 2.0) -> Iterator[Callable[[int], None]]:
+def patient(title: str, shown: bool, wait: float = 2.0, in_files: bool = False) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes how much is done, as `meter` does if `shown`.
 
-    Else a line on standard error says it, once `wait` seconds have passed; a line every ten seconds where that is no
-    terminal.
+    Else a line on standard error says it, once `wait` seconds have passed, where that is a terminal. Nothing is said
+    in a file or a pipe; a line every ten seconds if `in_files`.
     """
-    if shown or not sys.stderr.isatty():
-        with meter(title, None, True) if shown else _lines(title, None, False) as show:
+    if shown:
+        with meter(title, None, True) as show:
+            yield show
+        return
+    if not sys.stderr.isatty():
+        with _lines(title, None, False) if in_files else nullcontext(lambda done: None) as show:
             yield show
         return
     due, written = time.monotonic() + wait, False

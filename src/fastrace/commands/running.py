@@ -83,7 +83,8 @@ def run_estimate(options: argparse.Namespace) -> int:
 
 def _of_file(options: argparse.Namespace, order: str) -> StopResult:
     """The mean of the numbers in a file, all of which are there before the first is used."""
-    with patient("rows read", False) if not options.quiet else contextlib.nullcontext(lambda done: None) as show:
+    quiet = contextlib.nullcontext(lambda done: None)
+    with quiet if options.quiet else patient("rows read", False, in_files=True) as show:
         values, name_of = _column_of(options.file, options.column, options.delimiter, show, options.header)
     low, high = options.support
     slack = _half_widths.stream_slack(low, high)
