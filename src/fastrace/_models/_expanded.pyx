@@ -10,6 +10,7 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._guard cimport guard_await, guard_built, guard_check_built
+from fastrace._models._powers cimport powers_of_step
 from fastrace.sources cimport _BlockSource, Source, add_blocks
 
 cnp.import_array()
@@ -302,7 +303,7 @@ cdef class OwnTerms(TermSource):
     cdef int take_off(self, const double *hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                       const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
         """out[j][i] -= the expansion: the product of a row of the table and the powers of the arm's step from `hat`."""
-        cdef Py_ssize_t d = self.parameters.shape[1], m = self.table.shape[1], i, j, a, b, k
+        cdef Py_ssize_t d = self.parameters.shape[1], m = self.table.shape[1], i, j, k
         cdef const double *theta
         cdef const double *table = <const double *>cnp.PyArray_DATA(self.table)
         cdef const double *row
@@ -314,14 +315,7 @@ cdef class OwnTerms(TermSource):
                 raise MemoryError()
         for j in range(n_arms):
             theta = <const double *>cnp.PyArray_DATA(self.parameters) + arms[j] * d
-            power = powers + j * m
-            power[0] = 1.0
-            k = 1 + d
-            for a in range(d):
-                power[1 + a] = theta[a] - hat[a]
-                for b in range(a + 1):
-                    power[k] = power[1 + a] * power[1 + b]
-                    k += 1
+            powers_of_step(theta, hat, d, powers + j * m)
         for i in range(n_rows):
             row = table + (rows[i] if rows != NULL else first + i) * m
             if rows != NULL and i + AHEAD < n_rows:

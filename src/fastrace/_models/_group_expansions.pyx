@@ -21,6 +21,7 @@ from scipy.linalg.cython_blas cimport dgemm
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._alias cimport alias_build, alias_t
 from fastrace._math._bounds cimport cubic_change
+from fastrace._models._powers cimport powers_of_step
 
 import numpy as np
 
@@ -154,17 +155,10 @@ cdef class GroupExpansions:
     cdef void features(self, const double *theta, Py_ssize_t count, double *out) noexcept nogil:
         """Powers of each of `count` points less the origin, in the order of the coefficients: (count, n_terms)."""
         cdef const double *origin = <const double *>cnp.PyArray_DATA(self.origin)
-        cdef Py_ssize_t d = self.dim, a, b, k
         for _ in range(count):
-            out[0] = 1.0
-            k = 1 + d
-            for a in range(d):
-                out[1 + a] = theta[a] - origin[a]
-                for b in range(a + 1):
-                    out[k] = out[1 + a] * out[1 + b]
-                    k += 1
+            powers_of_step(theta, origin, self.dim, out)
             out += self.n_terms
-            theta += d
+            theta += self.dim
 
     cdef void values_of(self, const double *features, Py_ssize_t count, double *out) noexcept nogil:
         """out[g, i]: the expansion of group g at the point with the i-th features."""
