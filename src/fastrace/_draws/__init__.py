@@ -1,5 +1,5 @@
 """Random numbers and orders: draws from bit generators, orders of rows, alias tables, heaps, trees of sums.
 
-`_row_order.pyx` is the one compiled module, for streams that read a table in random order. Bounds and rewards are not
-known here.
+Headers, and two compiled modules: `_row_order.pyx` for streams that read a table in random order, `_duels.pyx` for arms
+that are compared on the same rounds.
 """

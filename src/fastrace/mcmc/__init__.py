@@ -3,7 +3,8 @@
 `models` holds likelihoods and priors, `kernels` transitions, `doors` what other libraries use (PyMC, JAX, emcee, ...).
 `sampling` runs chains, with `_checkpoints` and `_fingerprint`; `trace` is what they leave, `bias` what races got wrong.
 `laplace` answers without a chain where the posterior is close to normal, by weights that `_pareto` smooths.
-`compression` expands likelihoods once, for chains that read few rows or none.
+`compression` expands likelihoods once, for chains that read few rows or none, also of rows that come in chunks
+(`_chunked`); `correction` makes draws of such a surrogate right. `_diagnosis` and `_fit` say what is wrong with draws.
 `protocol` says what a kernel is. Single decisions are in `fastrace.races`, compiled likelihoods in `fastrace._models`.
 """
 
