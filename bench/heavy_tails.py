@@ -3,6 +3,7 @@
     python bench/heavy_tails.py [trials] [words of the cases]
     python bench/heavy_tails.py intervals [trials]
     python bench/heavy_tails.py clusters [trials]
+    python bench/heavy_tails.py tables [trials]
 
 The first is about races: "wrong" counts runs that told equal arms apart, or that lost a best arm; "silent" those of
 them without a warning.
@@ -12,7 +13,8 @@ difference of two equal means) an interval missed at any look from the first on,
 skewness does to the ends, "wrong" with it, "silent" those of the latter that no warning stood beside; then the width
 over the plain one where an arm, the smaller one of two, has 200, 1,000 and 10,000 rewards.
 
-The third is about differences of two arms whose rewards come by user, of whom few buy anything.
+The third is about differences of two arms whose rewards come by user, of whom few buy anything. The fourth is about
+tables in which two rows in a thousand decide which of two columns is better.
 """
 
 import math
@@ -260,7 +262,29 @@ def measure_clusters(p, sd, shared, ratio, trials, most):
           f"wrong {missed / trials:<6.3f} silent {silent / trials:<6.3f}", flush=True)
 
 
+# Tables: one column is ahead by .1, and the other holds 100 in 40 of 20,000 rows.
+
+def measure_tables(name, law, trials, n_rows=20_000, n_rare=40):
+    """Print one line: how often races without a support, and with one, named the wrong column, at delta 0.05."""
+    wrong = silent = with_support = 0
+    for seed in range(trials):
+        rng = np.random.default_rng([seed, 8])
+        table = law(rng, (n_rows, 2)) + [0.1, 0.0]
+        table[rng.permutation(n_rows)[:n_rare], 1] = 100.0
+        best, result = table.mean(axis=0).argmax(), fr.race(table, rng=rng)
+        wrong, silent = wrong + (result.best != best), silent + (result.best != best and not result.warnings)
+        with_support += fr.race(table, support=(table.min(), 100.0), rng=rng).best != best
+    print(f"{name:16}wrong {wrong / trials:<7.3f}silent {silent / trials:<7.3f}with a support "
+          f"{with_support / trials:.3f}", flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["tables"]:
+        TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+        for law in ("normal", "uniform"):
+            measure_tables(law, LAWS[law], TRIALS)
+        measure_tables("0 or 1", events(0.5), TRIALS)
+        sys.exit()
     if sys.argv[1:2] == ["clusters"]:
         TRIALS = int(sys.argv[2]) if len(sys.argv) > 2 else 300
         for p in (0.005, 0.02):
