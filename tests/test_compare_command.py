@@ -7,14 +7,13 @@ import re
 import numpy as np
 import pytest
 
+import command_line
 import fastrace as fr
-from fastrace import cli
 from fastrace.commands import comparing
 
 
 def say(capsys, *arguments):
-    status = cli.main(["compare", *map(str, arguments)])
-    return status, *capsys.readouterr()
+    return command_line.say(capsys, "compare", *arguments)
 
 
 def events(path, n=4000):
@@ -24,11 +23,7 @@ def events(path, n=4000):
     frame = pandas.DataFrame({
         "variant": variant, "converted": (rng.random(n) < np.where(variant == "green", 0.5, 0.3)).astype(int),
         "user": rng.integers(0, n // 3, size=n), "when": np.datetime64("2026-01-01", "ms") + rng.permutation(n)})
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        pytest.importorskip("pyarrow")
-        frame.to_parquet(path)
+    command_line.written(frame, path)
     return frame
 
 
