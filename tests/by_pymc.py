@@ -6,9 +6,22 @@ import pytest
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")
 
+from fastrace import mcmc  # noqa: E402
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs  # noqa: E402
 from fastrace.mcmc.doors.pymc._hierarchy import hierarchy  # noqa: E402
 from fastrace.mcmc.doors.pymc._laws import OtherModelError  # noqa: E402
+
+N = 60
+RNG = np.random.default_rng(0)
+DATA = {"x": RNG.normal(size=(N, 2)), "g": RNG.integers(0, 3, N), "o": RNG.normal(size=N), "y": RNG.normal(size=N),
+        "k": RNG.integers(0, 2, N)}
+
+
+def made(build, **options):
+    """A model of `DATA` that a function of them writes, as `from_pymc` takes it."""
+    with pm.Model() as model:
+        build({name: pm.Data(name, value) for name, value in DATA.items()})
+    return mcmc.from_pymc(model, **options)
 
 
 def graphs_of(model):
