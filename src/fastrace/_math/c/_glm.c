@@ -12,7 +12,7 @@
 /* x . theta runs in four partial sums: the first over columns 0, 4, 8, ..., and so on. They are folded as (0 + 1) +
    (2 + 3), and the columns beyond the last multiple of four are added from left to right. The order, and so every bit,
    depends neither on the instruction set nor on the other rows and arms of the call. */
-enum { LANES = 4, ROWS = 4, AHEAD = 16 };
+enum { LANES = 4, ROWS = 4, AHEAD = 16, TOGETHER = 3 };
 
 #if defined(__GNUC__)
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
@@ -32,6 +32,8 @@ FR_INLINE lanes load_f32(const float *x)
     memcpy(&v, x, sizeof v);
     return __builtin_convertvector(v, lanes);
 }
+
+FR_INLINE lanes lanes_of(double a, double b, double c, double d) { return (lanes){a, b, c, d}; }
 #else
 typedef struct { double l[LANES]; } lanes;
 #define ADD_PRODUCT(sum, x, y) do { for (int l_ = 0; l_ < LANES; l_++) (sum).l[l_] += (x).l[l_] * (y).l[l_]; } while (0)
@@ -49,6 +51,12 @@ FR_INLINE lanes load_f32(const float *x)
     for (int l = 0; l < LANES; l++) v.l[l] = x[l];
     return v;
 }
+
+FR_INLINE lanes lanes_of(double a, double b, double c, double d)
+{
+    lanes v = {{a, b, c, d}};
+    return v;
+}
 #endif
 
 #if defined(__GNUC__) && defined(__has_builtin)
@@ -58,19 +66,20 @@ FR_INLINE lanes load_f32(const float *x)
 #endif
 
 /* The four partial sums of each of four rows become their four totals. */
-FR_INLINE void fold(const lanes *s, double *total)
+FR_INLINE lanes folded(const lanes *s)
 {
 #ifdef SHUFFLES
     lanes a = __builtin_shufflevector(s[0], s[1], 0, 4, 2, 6) + __builtin_shufflevector(s[0], s[1], 1, 5, 3, 7);
     lanes b = __builtin_shufflevector(s[2], s[3], 0, 4, 2, 6) + __builtin_shufflevector(s[2], s[3], 1, 5, 3, 7);
-    lanes sum = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    memcpy(total, &sum, sizeof sum);
+    return __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
 #else
+    double total[ROWS];
     for (int r = 0; r < ROWS; r++) {
         double x[LANES];
         memcpy(x, &s[r], sizeof x);
         total[r] = (x[0] + x[1]) + (x[2] + x[3]);
     }
+    return lanes_of(total[0], total[1], total[2], total[3]);
 #endif
 }
 
@@ -377,11 +386,12 @@ void fr_glm_extra(const fr_glm *m, const double *y, ptrdiff_t n, double *out)
 
 #define AT(p, step) (*(const ELEMENT *)((p) + (step)))
 
-/* Totals of four rows for `count` arms; inlined with count constant. */
-FR_INLINE void NAME(dot)(const ELEMENT *const *row, ptrdiff_t p, const double *const *theta, double (*total)[ROWS],
-                         const int count)
+/* Totals of four rows for `count` arms, inlined with count constant; `last` are the columns beyond the last multiple of
+   four, each of all four rows. */
+FR_INLINE void NAME(dot)(const ELEMENT *const *row, const lanes *last, ptrdiff_t p, const double *const *theta,
+                         lanes *total, const int count)
 {
-    lanes s[2][ROWS], zero;
+    lanes s[TOGETHER][ROWS], zero;
     ptrdiff_t k = 0;
     memset(&zero, 0, sizeof zero);      /* of `s` as a whole gcc makes a `rep stos`, a sixth of the time of 20 columns */
     for (int a = 0; a < count; a++)
@@ -391,10 +401,12 @@ FR_INLINE void NAME(dot)(const ELEMENT *const *row, ptrdiff_t p, const double *c
             lanes x = NAME(load)(row[r] + k);
             for (int a = 0; a < count; a++) ADD_PRODUCT(s[a][r], x, load_f64(theta[a] + k));
         }
-    for (int a = 0; a < count; a++) fold(s[a], total[a]);
-    for (; k < p; k++)
-        for (int a = 0; a < count; a++)
-            for (int r = 0; r < ROWS; r++) total[a][r] += (double)row[r][k] * theta[a][k];
+    for (int a = 0; a < count; a++) total[a] = folded(s[a]);
+    for (; k < p; k++, last++)
+        for (int a = 0; a < count; a++) {
+            double t = theta[a][k];
+            ADD_PRODUCT(total[a], *last, lanes_of(t, t, t, t));
+        }
 }
 
 /* All cache lines of a row, the one that its last byte reaches into too. */
@@ -409,26 +421,28 @@ static void NAME(predict)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, cons
                           ptrdiff_t n_rows, const double *const *theta, ptrdiff_t n_arms, double *const *eta)
 {
     const ELEMENT *row[ROWS];
-    double total[2][ROWS];
+    lanes last[LANES - 1], total[TOGETHER];
     ptrdiff_t bytes = smaller(p * (ptrdiff_t)sizeof(ELEMENT), 1024);
-    if (rows)
-        for (ptrdiff_t i = 0; i < smaller(AHEAD, n_rows); i++) NAME(prefetch)(x + (ptrdiff_t)rows[i] * row_stride, bytes);
+    for (ptrdiff_t i = 0; i < smaller(AHEAD, n_rows); i++)
+        NAME(prefetch)(x + (ptrdiff_t)(rows ? rows[i] : first + i) * row_stride, bytes);
     for (ptrdiff_t start = 0; start < n_rows; start += ROWS) {
         ptrdiff_t size = smaller(n_rows - start, ROWS);
         for (ptrdiff_t r = 0; r < ROWS; r++) {      /* beyond the last row it is repeated */
             ptrdiff_t i = start + (r < size ? r : size - 1);
             row[r] = (const ELEMENT *)(x + (ptrdiff_t)(rows ? rows[i] : first + i) * row_stride);
         }
-        if (rows)
-            for (ptrdiff_t i = start + AHEAD; i < smaller(n_rows, start + AHEAD + ROWS); i++)
-                NAME(prefetch)(x + (ptrdiff_t)rows[i] * row_stride, bytes);
-        for (ptrdiff_t j = 0; j < n_arms; j += 2) {
-            int count = n_arms - j >= 2 ? 2 : 1;
-            if (count == 2) NAME(dot)(row, p, theta + j, total, 2);
-            else NAME(dot)(row, p, theta + j, total, 1);
-            for (int a = 0; a < count; a++) {
-                if (size == ROWS) memcpy(eta[j + a] + start, total[a], sizeof total[a]);
-                else for (ptrdiff_t r = 0; r < size; r++) eta[j + a][start + r] = total[a][r];
+        for (ptrdiff_t i = start + AHEAD; i < smaller(n_rows, start + AHEAD + ROWS); i++)
+            NAME(prefetch)(x + (ptrdiff_t)(rows ? rows[i] : first + i) * row_stride, bytes);
+        for (ptrdiff_t k = p - p % LANES, c = 0; k < p; k++, c++)
+            last[c] = lanes_of(row[0][k], row[1][k], row[2][k], row[3][k]);
+        for (ptrdiff_t j = 0, count; j < n_arms; j += count) {
+            count = smaller(n_arms - j, TOGETHER);
+            if (count == 3) NAME(dot)(row, last, p, theta + j, total, 3);
+            else if (count == 2) NAME(dot)(row, last, p, theta + j, total, 2);
+            else NAME(dot)(row, last, p, theta + j, total, 1);
+            for (ptrdiff_t a = 0; a < count; a++) {
+                if (size == ROWS) memcpy(eta[j + a] + start, &total[a], sizeof total[a]);
+                else memcpy(eta[j + a] + start, &total[a], (size_t)size * sizeof(double));
             }
         }
     }
