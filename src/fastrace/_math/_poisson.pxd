@@ -1,14 +1,16 @@
 # cython: cdivision=True
 """Poisson minibatches: what one row that has been drawn says of a sum of changes."""
 
-from libc.math cimport log
+cdef enum:
+    FACTORS = 16            # so many may be multiplied before a logarithm is taken
 
 
 cdef inline double poisson_factor(double change, double bound, double uniform) noexcept nogil:
-    """The log of the factor by which a row multiplies the acceptance ratio; 0 if the row is thinned out.
+    """The factor by which a row multiplies the acceptance ratio; 1 if the row is thinned out.
 
     Rows arrive at rate `bound`, in which |change| lies. A row is kept at rate `here`, and at rate here + change on the
-    way back, whose sum is 2 bound - |change|: Zhang, Cooper & De Sa (2020), with the smallest rates.
+    way back, whose sum is 2 bound - |change|: Zhang, Cooper & De Sa (2020), with the smallest rates. A factor is 0 or
+    lies between 2^-53 and 2^53.
     """
     cdef double here = bound - change if change > 0.0 else bound
-    return log((here + change) / here) if uniform * bound < here else 0.0
+    return (here + change) / here if uniform * bound < here else 1.0

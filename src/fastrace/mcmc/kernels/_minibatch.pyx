@@ -11,7 +11,7 @@ from fastrace._base._guard cimport guard_await, guard_built, guard_check, guard_
 from fastrace._draws._alias cimport alias_build, alias_draws, alias_t, PREFETCH
 from fastrace._draws._rng cimport bounded32
 from fastrace._math._bounds cimport cubic_change
-from fastrace._math._poisson cimport poisson_factor
+from fastrace._math._poisson cimport FACTORS, poisson_factor
 from fastrace._models._arrow cimport ArrowFactor
 from fastrace._models._expanded cimport Expanded
 from fastrace.mcmc.kernels._chain cimport Chain, refuse_sum, Urns
@@ -153,14 +153,15 @@ cdef class MinibatchChain(Chain):
         for i in range(count):
             share = loose * inverse[self.rows[i]] * self.after[i] * self.inverse_size(i)
             if self.stream.bits.next_double(self.stream.bits.state) < share:
-                self.bound[kept] = self.rate_of(i) * min(share, 1.0)
-                self.rows[kept] = self.rows[i]
+                self.rows[kept], self.bound[kept], self.before[kept] = self.rows[i], self.bound[i], min(share, 1.0)
                 kept += 1
+        for i in range(kept):               # after the loop that guesses, many of these wait for memory at once
+            self.bound[i] = self.rate_of(i) * self.before[i]
         return kept
 
     cdef bint decided_by(self, Py_ssize_t count, double rate, double threshold) except -1 nogil:
         """Whether the changes of the rows drawn, at this rate in all, add up to more than the threshold."""
-        cdef double log_ratio = 0.0, change, slack = slack_of(self.rounding)
+        cdef double log_ratio = 0.0, factor = 1.0, change, slack = slack_of(self.rounding)
         cdef Py_ssize_t i
         if self.thins(rate):
             count = self.thin(count)
@@ -170,8 +171,11 @@ cdef class MinibatchChain(Chain):
         self.read(count)
         for i in range(count):
             change = held(self, i, self.bound[i], slack)
-            log_ratio += poisson_factor(change, self.bound[i], self.stream.bits.next_double(self.stream.bits.state))
-        return log_ratio > threshold
+            factor *= poisson_factor(change, self.bound[i], self.stream.bits.next_double(self.stream.bits.state))
+            if i % FACTORS == FACTORS - 1:
+                log_ratio += log(factor)
+                factor = 1.0
+        return log_ratio + log(factor) > threshold
 
     cdef int full_pass(self, double threshold) except -1 nogil:
         """The exact decision. Whether it is taken depends on both states alike, so the chain stays exact."""

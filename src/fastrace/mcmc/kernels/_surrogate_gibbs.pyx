@@ -39,7 +39,7 @@ from fastrace._base._signals cimport check_signals
 from fastrace._draws._alias cimport alias_draws
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
-from fastrace._math._poisson cimport poisson_factor
+from fastrace._math._poisson cimport FACTORS, poisson_factor
 from fastrace._models._expanded cimport TermSource
 from fastrace._models._group_expansions cimport GroupExpansions
 from fastrace._models._priors cimport JointPrior
@@ -454,7 +454,7 @@ cdef class SurrogateGibbsCore:
         cdef const double *weight = <const double *>cnp.PyArray_DATA(self.groups.weights)
         cdef Py_ssize_t arms[2]
         cdef double *out[2]
-        cdef double change, bound
+        cdef double factor = 1.0, change, bound
         cdef Py_ssize_t i
         arms[0], arms[1] = 0, 1
         out[0], out[1] = self.before, self.after
@@ -469,7 +469,11 @@ cdef class SurrogateGibbsCore:
                 with gil:
                     refuse_change(self.rows[i], self.before[i], self.after[i], bound)
             change = min(max(change, -bound), bound)
-            log_ratio[0] += poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
+            factor *= poisson_factor(change, bound, self.stream.bits.next_double(self.stream.bits.state))
+            if i % FACTORS == FACTORS - 1:
+                log_ratio[0] += log(factor)
+                factor = 1.0
+        log_ratio[0] += log(factor)
         return 0
 
     cdef int draw_parameters(self, Py_ssize_t k, int64_t tuned, bitgen_t *bits) except -1 nogil:
