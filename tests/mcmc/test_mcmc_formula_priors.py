@@ -99,6 +99,19 @@ def test_a_prior_of_no_column_is_refused_with_the_place_where_it_is_given(even, 
         mcmc.GLM.from_formula("r ~ x + h + (x | g)", even, family="gaussian", prior=prior)
 
 
+def test_one_prior_is_that_of_all_columns_and_a_term_shares_its_scale(even):
+    names = mcmc.GLM.from_formula("y ~ x + h", even, prior=mcmc.Horseshoe(global_scale=0.1)).names
+    wanted = [*(f"{word}_scale(coefficients)" for word in ("global", "slab")), "local_scale(x)", "local_scale(h[b])"]
+    assert list(names[3:]) == wanted
+    lasso = mcmc.Laplace(0.0, mcmc.HalfCauchy(1.0))
+    model = mcmc.GLM.from_formula("y ~ x + h", even, prior={"x": lasso, "h": lasso})
+    assert model.names[3:] == ("scale(coefficients)",)
+    fixed = mcmc.GLM.from_formula("y ~ x + h", even, prior=mcmc.Normal(0.0, 3.0))
+    assert str(fixed).count("Normal(0, 3)") == 1 and "Intercept, x, h[b] ~ Normal(0, 3)" in str(fixed)
+    with pytest.raises(TypeError, match="one for all columns"):
+        mcmc.GLM.from_formula("y ~ x + h", even, prior="weak")
+
+
 def test_a_column_that_no_prior_can_be_scaled_by_may_have_one_of_its_own(even):
     frame = even.assign(one=1.0)[:6]
     for formula, name in (("r ~ 0 + one + x", "one"), ("r ~ h:k", "h[b]:k[v]")):

@@ -94,6 +94,47 @@ def test_priors_by_name():
     assert joint.given[2][1] == (2, [("half-student", 2.0, 1.0)], None)
 
 
+def shared_priors():
+    lasso = mcmc.Laplace(0.0, mcmc.HalfCauchy(0.5))
+    return [(lasso, ["scale(coefficients)"]), (mcmc.Normal(1.0, mcmc.HalfNormal(2.0)), ["sd(coefficients)"]),
+            (mcmc.Horseshoe(expected_nonzero=1.0), [f"{word}_scale(coefficients)" for word in ("global", "slab")] + [
+                f"local_scale({name})" for name in "abc"])]
+
+
+@pytest.mark.parametrize("prior, names", shared_priors())
+def test_columns_that_a_dict_gives_one_object_share_what_it_learns(prior, names):
+    rng = np.random.default_rng(4)
+    X = {name: rng.normal(size=60) for name in "abc"} | {"one": np.ones(60)}
+    y = rng.normal(size=60)
+    whole = mcmc.GLM(X, y, "gaussian", prior=prior)
+    by_name = mcmc.GLM(X, y, "gaussian", prior=dict.fromkeys("cab", prior))
+    assert by_name.names == whole.names and [n for n in whole.names if n in names] == names
+    points = rng.normal(size=(3, whole.dim))
+    np.testing.assert_allclose(by_name.log_posteriors(points), whole.log_posteriors(points), rtol=1e-13)
+    again = pickle.loads(pickle.dumps(by_name))
+    assert again.names == whole.names
+    np.testing.assert_array_equal(again.log_posteriors(points), by_name.log_posteriors(points))
+
+
+def test_equal_objects_have_a_scale_each():
+    rng = np.random.default_rng(4)
+    X, y = {name: rng.normal(size=60) for name in "abc"}, rng.integers(0, 2, 60)
+    one, other = (mcmc.Laplace(0.0, mcmc.HalfCauchy(0.5)) for _ in range(2))
+    assert mcmc.GLM(X, y, prior={"c": one, "b": other, "a": one}).names[3:] == ("scale(a, c)", "scale(b)")
+
+
+def test_the_last_name_of_a_column_says_its_prior_in_the_order_of_columns():
+    rng = np.random.default_rng(5)
+    X, y = {name: rng.normal(size=50) for name in "abcd"}, rng.integers(0, 2, 50)
+    wide = mcmc.Laplace(0.0, mcmc.HalfCauchy(1.0))
+    model = mcmc.GLM(X, y, prior={"d": wide, "b": wide, "c": wide, "a": mcmc.Normal(0.0, 2.0)})
+    assert model.names[4:] == ("scale(b, c, d)",)
+    assert "a ~ Normal(0, 2)" in str(model)
+    many = {f"x{j}": rng.normal(size=50) for j in range(7)}
+    model = mcmc.GLM(many, y, prior=dict.fromkeys(list(many)[:5], wide))
+    assert model.names[7:] == ("scale(x0, ..., x4)",)
+
+
 def test_natural_scales_and_back():
     joint, _, _ = joint_prior(
         layout(factors=(Effects("g", 2, ("1", "a", "b"), (1.0, 1.0, 1.0), True),), aux="scale"),

@@ -15,9 +15,9 @@ from fastrace._models.glm_inputs import are_counts
 from fastrace._models.grouping import Groups, row_numbers
 from fastrace.mcmc.models._design import INTERCEPT as _INTERCEPT
 from fastrace.mcmc.models._design import Design, NewRows, Scope, Term, designed
-from fastrace.mcmc.models._joint import INTERCEPT, OF_UNITS, at_the_means, moments_of
+from fastrace.mcmc.models._joint import INTERCEPT, OF_UNITS, at_the_means, learns, moments_of
 from fastrace.mcmc.models._modes import QuadraticPart
-from fastrace.mcmc.models.priors import HalfNormal, Normal
+from fastrace.mcmc.models.priors import HalfNormal, Location, Normal
 
 __all__ = ["arguments_of", "arguments_of_classes", "refuse_options", "with_given"]
 
@@ -180,10 +180,12 @@ def with_given(scaled: dict[str, Any] | None, given: Any) -> Any:
 
 def _by_column(design: Design, given: Any) -> dict[str, Any]:
     """Priors that were given by names of columns, or of terms, whose columns they are all for."""
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"prior is {_checks.shown(given)}; a dict of priors by name of column is needed, such as "
-                        f"{{'Intercept': mcmc.Normal(0.0, 2.5)}}")
     terms = {term.name: term.labels for term in design.terms}
+    if isinstance(given, Location):
+        given = {name: given for name in terms if name != _INTERCEPT or not learns(given)}
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"prior is {_checks.shown(given)}; one for all columns, such as mcmc.Normal(0.0, 2.5), or a "
+                        f"dict of priors by name of column is needed, such as {{'Intercept': mcmc.Normal(0.0, 2.5)}}")
     columns = {label for labels in terms.values() for label in labels}
     whole: dict[str, Any] = {}
     single: dict[str, Any] = {}

@@ -29,12 +29,14 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "check_group_names", "constrained", "joint_prior",
-           "layout_of", "moments_of", "normals_of_columns", "refuse_means_alone", "scales_of_effects", "unconstrained",
-           "without_densities"]
+           "layout_of", "learns", "moments_of", "normals_of_columns", "refuse_means_alone", "scales_of_effects",
+           "unconstrained", "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
 INTERCEPT = "intercept"
+COEFFICIENTS = "coefficients"
+_SHOWN = 3  # names of what shares a learned scale, in its name
 _CENTRED = 1e-6  # standard deviations of an intercept's prior by which means of columns may move a predictor
 OF_UNITS = ("gaussian", "student-t")  # whose predictor has the units of the outcome
 
@@ -241,24 +243,41 @@ class _Builder:
         return self.pool(("horseshoe", *priors), names + [f"local_scale({self.layout.columns[j]})" for j in columns])
 
 
+def learns(prior: Any) -> bool:
+    """Whether a prior of coefficients has a scale that is learned, which all that are given this object share."""
+    return isinstance(prior, Horseshoe) or isinstance(getattr(prior, "sd", getattr(prior, "scale", 0)), Scale)
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys) if len(keys) <= _SHOWN else f"{keys[0]}, ..., {keys[-1]}"
+
+
 def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
     """The priors of all columns; returned is what weak ones of intercepts add to independent densities."""
     layout = builder.layout
     everything, effects = range(len(layout.columns)), layout.effects
+    slopes = [j for j in everything if not (j in effects or layout.constant(j))]
     found: dict[int, Coefficient] = {}
     if isinstance(prior, Mapping):
-        for key, own in prior.items():
+        chosen: dict[int, Any] = {}  # the last name of a column says its prior
+        for key in prior:
             named = [j for j in everything if key in (layout.columns[j], *layout.owners[j : j + 1])]
             if not named and key == INTERCEPT:
                 named = [j for j in everything if layout.constant(j) and j not in effects]
             if not named:
                 raise ValueError(f"prior names {key!r}; the columns are {', '.join(map(repr, layout.columns))}, and "
                                  f"{INTERCEPT!r} is a constant one")
-            found |= builder.assign(own, named, str(key))
+            chosen |= dict.fromkeys(named, key)
+        together: dict[Any, list[int]] = {}  # columns that share what is learned: those of one object
+        for j in sorted(chosen):
+            together.setdefault(id(prior[chosen[j]]) if learns(prior[chosen[j]]) else chosen[j], []).append(j)
+        for columns in together.values():
+            keys = list(dict.fromkeys(str(chosen[j]) for j in columns))
+            called = COEFFICIENTS if len(keys) > 1 and columns == slopes else _listed(keys)
+            found |= builder.assign(prior[chosen[columns[0]]], columns, called)
     elif prior is not None:
-        shrinks = isinstance(prior, Horseshoe) or isinstance(getattr(prior, "sd", getattr(prior, "scale", 0)), Scale)
-        own = [j for j in everything if not (j in effects or (shrinks and layout.constant(j)))]
-        found |= builder.assign(prior, own, "coefficients")
+        own = slopes if learns(prior) else [j for j in everything if j not in effects]
+        found |= builder.assign(prior, own, COEFFICIENTS)
     for called, members, scale in layout.pooled:
         number = builder.pool(("shared", scale.triple()), [called])
         found |= dict.fromkeys([j for j in members if j not in found], ("normal", 0.0, 1.0, 0.0, number))

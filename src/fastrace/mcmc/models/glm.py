@@ -74,6 +74,7 @@ class GLM(_frames.Indexed, GLMRows):
         prior: standard deviations and correlations of the effects. To fix these, give `prior_sd` for all parameters.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
+        Columns that a dict gives one object with a learned scale share that scale; two equal objects have one each.
         A sequence adds a `LogDensity` to a prior. A horseshoe, or a prior with a learned scale, leaves constant columns
         out. "weak", and what a dict or such a prior leaves out, is weakly informative, in units of the data: normal
         with mean 0 and a standard deviation of 2.5 s / (standard deviation of the column). Standard deviations of the
@@ -246,9 +247,10 @@ class GLM(_frames.Indexed, GLMRows):
             alone; that of a `GLM` made of ``groups=`` stays.
         family : str, default "logistic"
             As in `GLM`.
-        prior : dict, optional
-            In place of the scaled priors of columns, by their names, or by that of a term for all of its columns: "h"
-            for "h[b]" and "h[c]". One of "Intercept" is on the intercept itself; bambi's is on that of centred columns.
+        prior : Normal, StudentT, Laplace, Horseshoe or dict, optional
+            In place of the scaled priors of columns: one for all, as in `GLM`, or a dict by their names, or by that of
+            a term for all of its columns: "h" for "h[b]" and "h[c]", which share a scale that is learned. One of
+            "Intercept" is on the intercept itself; bambi's is on that of centred columns.
         group_prior : prior of a scale, or dict, optional
             As in `GLM`; what it does not name keeps its scaled prior.
         **options

@@ -269,7 +269,7 @@ class Normal:
         In units of the coefficients.
     sd : float or prior of a scale, default 1.0
         Infinity is a flat prior. With a prior of a scale, such as `HalfNormal`, the standard deviation is learned; all
-        coefficients that are given this prior share it.
+        coefficients that are given this object share it.
 
     Raises
     ------
@@ -302,7 +302,7 @@ class StudentT:
     mean : float, default 0.0
         In units of the coefficients.
     scale : float or prior of a scale, default 1.0
-        With a prior of a scale it is learned, and shared by all coefficients that are given this prior.
+        With a prior of a scale it is learned, and shared by all coefficients that are given this object.
 
     Raises
     ------
@@ -336,7 +336,7 @@ class Laplace:
         In units of the coefficients.
     scale : float or prior of a scale, default 1.0
         The mean distance from `mean`. With a prior of a scale it is learned, and shared by all coefficients that are
-        given this prior.
+        given this object.
 
     Raises
     ------

@@ -226,7 +226,7 @@ class Softmax(_CompiledModel):
 
     @classmethod
     def from_formula(
-        cls, formula: str, frame: Any, *, prior: Mapping[str, Any] | None = None, **options: Any
+        cls, formula: str, frame: Any, *, prior: Any = None, **options: Any
     ) -> Softmax:
         r"""A model of a column of words written as a formula, with priors scaled as `GLM.from_formula` scales them.
 
@@ -239,9 +239,10 @@ class Softmax(_CompiledModel):
         frame : pandas.DataFrame, or another frame that has a method `to_pandas`
             The columns that the formula names, without missing values. Categories without a row are left out of
             columns after the ~, and refused before it.
-        prior : dict, optional
-            In place of the scaled priors, by names of coefficients, "x[b]", of columns, "x" for "x[b]" and "x[c]", or
-            of terms. One of "Intercept" is on the intercepts themselves.
+        prior : Normal, StudentT, Laplace, Horseshoe or dict, optional
+            In place of the scaled priors: one for all, or a dict by names of coefficients, "x[b]", of columns, "x" for
+            "x[b]" and "x[c]", or of terms. What is given one prior shares a scale that is learned. One of "Intercept"
+            is on the intercepts themselves.
         **options
             Of `Softmax`, such as `weights`, `shuffle` or `offset`, a table with a column for each class.
 
