@@ -45,6 +45,7 @@ def test_rows_that_can_be_fitted_exactly_have_no_scale_to_learn(family, options)
     y = EXACT[family](X, rng)
     kind, words, _ = told(lambda: mcmc.GLM(X, y, family, **options))
     assert kind is ImproperError and "30 rows can be fitted exactly" in words and "Give scale" in words
+    assert ("only priors tell" in words) == ("groups" in options) == ("improper" not in words)  # effects have a prior
     noisy = y * np.exp((0.1 if "groups" in options else 1e-4) * rng.normal(size=30))
     if "log_prior" not in options:              # a prior that is not expanded finds no mode here
         assert told(lambda: mcmc.GLM(X, noisy, family, **options))[0] is None

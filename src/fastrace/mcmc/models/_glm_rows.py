@@ -137,11 +137,14 @@ class GLMRows(_CompiledModel):
             left = y - self._predictors(at) if kind == "real" else y * np.exp(-self._predictors(at)) - 1.0
         left = left[seen]
         if float(np.sqrt(np.square(left).mean())) < max(_FITTED * scale, _EXACT * size):
+            who, then = ("coefficients", "and the posterior is improper unless its prior keeps it from 0")
+            if self._glm.factors:
+                who, then = ("coefficients and effects", f"and only priors tell the {self.scale_name} from the spread "
+                                                         f"of effects")
             raise ImproperError(
-                f"the {counted(len(left), 'row')} can be fitted exactly by the {self.n_seen - 1} coefficients and "
-                f"effects: the likelihood grows without bound as the {self.scale_name} falls to 0, so that there is "
-                f"no point to expand at, and the posterior is improper unless its prior keeps it from 0. Give scale, "
-                f"or leave out columns or groups, such as groups of one row each"
+                f"the {counted(len(left), 'row')} can be fitted exactly by the {self.n_seen - 1} {who}: the likelihood "
+                f"grows without bound as the {self.scale_name} falls to 0, so that there is no point to expand at, "
+                f"{then}. Give scale, or leave out columns or groups, such as groups of one row each"
             )
 
     def _explain_no_mode(self) -> None:
