@@ -6,6 +6,7 @@ cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._math._densities cimport density_t
+from fastrace._models._factors cimport factor_t
 
 cdef struct coefficient_t:
     int kind                    # a location of _math/_densities.pxd
@@ -14,15 +15,6 @@ cdef struct coefficient_t:
     Py_ssize_t shared           # hyperparameter that is the log of the scale, or -1
     Py_ssize_t local            # hyperparameter that is the log of a horseshoe's local scale, or -1
     Py_ssize_t overall          # of the log of the horseshoe's global scale; that of its slab comes next
-
-cdef struct factor_t:           # group effects: normal, of one covariance, independent between groups
-    Py_ssize_t first            # their place in psi, group by group
-    Py_ssize_t n_groups, q
-    Py_ssize_t sd               # q hyperparameters: logs of the standard deviations
-    Py_ssize_t correlation      # q (q - 1) / 2 of them, or -1 for independent effects of a group
-    double *lower               # q x q: Cholesky factor of the correlations, and
-    double *root                # of the covariance
-    double *pull                # q x q: derivatives by the root
 
 
 # Numba's or C's: parameters, their number and where to write the gradient
@@ -82,15 +74,9 @@ cdef class JointPrior:
     cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil
 
     cdef int refresh(self, const double *phi) noexcept nogil
-    cdef void refresh_root(self, factor_t *f, const double *phi) noexcept nogil
-    cdef double effects(self, factor_t *f, const double *psi, double *gradient) noexcept nogil
-    cdef void spread_root(self, const factor_t *f, double *by_phi) noexcept nogil
-    cdef double slope_of(self, const factor_t *f, Py_ssize_t i, Py_ssize_t k, double z) noexcept nogil
-    cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil
     cdef double log_aux(self, double x) noexcept nogil          # of the log of the auxiliary parameter
     cdef double draw_aux(self, bitgen_t *bits) noexcept nogil   # from that density; infinite where numbers overflow
     cdef double log_near(self, Py_ssize_t j, double x) noexcept nogil
-    cdef void pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil
     cdef _near_of(self, Py_ssize_t j, double hat, double slope, double curvature)
     cdef double own_densities(self, const double *theta, double *gradient) except? -1.0 nogil
     cdef double ask_own(self, const double *theta, double *gradient) except? -1.0 with gil

@@ -11,13 +11,15 @@ L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 
 (Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
 """
 
-from libc.math cimport INFINITY, M_PI, exp, fabs, isfinite, log, sqrt, tanh
+from libc.math cimport INFINITY, M_PI, exp, fabs, isfinite, log, sqrt
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memset
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
 from fastrace._math cimport _densities as d
+from fastrace._models._factors cimport (effects_of, factor_t, log_effects, precision_of, pull_effects, refresh_root,
+                                        standardise)
 
 import numpy as np
 
@@ -251,24 +253,8 @@ cdef class JointPrior:
             else:
                 self.scale[j] = exp(phi[c.shared]) if c.shared >= 0 else c.scale
         for j in range(self.n_factors):
-            self.refresh_root(&self.factors[j], phi)
+            refresh_root(&self.factors[j], phi)
         return 0
-
-    cdef void refresh_root(self, factor_t *f, const double *phi) noexcept nogil:
-        cdef Py_ssize_t q = f.q, i, j, place = f.correlation
-        cdef double left, z
-        memset(f.lower, 0, q * q * sizeof(double))
-        for i in range(q):
-            left = 1.0
-            if f.correlation >= 0:
-                for j in range(i):
-                    z = tanh(phi[place])
-                    f.lower[i * q + j] = z * sqrt(left)
-                    left *= 1.0 - z * z
-                    place += 1
-            f.lower[i * q + i] = sqrt(left)
-            for j in range(q):
-                f.root[i * q + j] = exp(phi[f.sd + i]) * f.lower[i * q + j]
 
     cdef double log_hyper(self, const double *phi) except? -1.0 nogil:
         cdef double out = 0.0, slope
@@ -306,73 +292,14 @@ cdef class JointPrior:
                 elif c.shared >= 0:
                     by_phi[c.shared] += by_scale
         for k in range(self.n_factors):
-            out += self.effects(&self.factors[k], theta, gradient)
+            out += log_effects(&self.factors[k], self.phi, theta, self.work, gradient,
+                               NULL if gradient is NULL else gradient + self.n_seen)
         if self.aux >= 0:
             out += d.scale_density(&self.of_aux, theta[self.aux], &slope)
             if gradient is not NULL:
                 gradient[self.aux] = slope
         out += self.own_densities(theta, gradient)
         return out
-
-    cdef double effects(self, factor_t *f, const double *psi, double *gradient) noexcept nogil:
-        """Log density of one factor's effects; adds to the gradient."""
-        cdef Py_ssize_t q = f.q, g, a, b
-        cdef double *e = self.work
-        cdef double *v = self.work + q
-        cdef const double *u = psi + f.first
-        cdef double out = 0.0, sum
-        memset(f.pull, 0, q * q * sizeof(double))
-        for a in range(q):
-            out -= log(f.root[a * q + a])
-            f.pull[a * q + a] = -f.n_groups / f.root[a * q + a]
-        out = f.n_groups * (out - 0.5 * q * LOG_2PI)
-        for g in range(f.n_groups):
-            for a in range(q):                                  # e = root^-1 u
-                sum = u[a]
-                for b in range(a):
-                    sum -= f.root[a * q + b] * e[b]
-                e[a] = sum / f.root[a * q + a]
-                out -= 0.5 * e[a] * e[a]
-            if gradient is not NULL:
-                for a in range(q - 1, -1, -1):                  # v = root^-T e
-                    sum = e[a]
-                    for b in range(a + 1, q):
-                        sum -= f.root[b * q + a] * v[b]
-                    v[a] = sum / f.root[a * q + a]
-                    gradient[f.first + g * q + a] = -v[a]
-                    for b in range(a + 1):
-                        f.pull[a * q + b] += v[a] * e[b]
-            u += q
-        if gradient is not NULL:
-            self.spread_root(f, gradient + self.n_seen)
-        return out
-
-    cdef void spread_root(self, const factor_t *f, double *by_phi) noexcept nogil:
-        """From derivatives by the root of the covariance to those by hyperparameters: adds them."""
-        cdef Py_ssize_t q = f.q, i, j, k, first = f.correlation
-        cdef double z, later
-        for i in range(q):
-            for j in range(i + 1):
-                by_phi[f.sd + i] += f.pull[i * q + j] * f.root[i * q + j]
-        if f.correlation < 0:
-            return
-        for i in range(q):
-            later = f.pull[i * q + i] * f.root[i * q + i]       # entries beyond k all hold the factor sqrt(1 - z_ik^2)
-            for k in range(i - 1, -1, -1):
-                z = tanh(self.phi[first + k])
-                by_phi[first + k] -= z * later
-                j = i * q + k
-                by_phi[first + k] += f.pull[j] * self.slope_of(f, i, k, z)
-                later += f.pull[j] * f.root[j]
-            first += i
-
-    cdef double slope_of(self, const factor_t *f, Py_ssize_t i, Py_ssize_t k, double z) noexcept nogil:
-        """Derivative of entry (i, k) of the root by its own inverse hyperbolic tangent."""
-        cdef double left = 1.0
-        cdef Py_ssize_t j
-        for j in range(k):
-            left -= f.lower[i * f.q + j] * f.lower[i * f.q + j]
-        return exp(self.phi[f.sd + i]) * sqrt(max(left, 0.0)) * (1.0 - z * z)
 
     cdef double own_densities(self, const double *theta, double *gradient) except? -1.0 nogil:
         """Sum of the log densities of the user's own; adds to the gradient."""
@@ -432,31 +359,13 @@ cdef class JointPrior:
         for k in range(self.n_factors):
             f = &self.factors[k]
             size = f.q * f.q
-            self.precision_of(f, precision)
+            precision_of(f, self.work, precision)
             for g in range(1, f.n_groups):
                 memcpy(precision + g * size, precision, size * sizeof(double))
             precision += f.n_groups * size
         if self.aux >= 0:
             precision[0] = self.near_precision[self.aux]
         return 0
-
-    cdef void precision_of(self, const factor_t *f, double *out) noexcept nogil:
-        """root^-T root^-1, a column of the inverse at a time."""
-        cdef Py_ssize_t q = f.q, a, b, c
-        cdef double *e = self.work
-        cdef double sum
-        for c in range(q):
-            for a in range(c, q):
-                sum = 1.0 if a == c else 0.0
-                for b in range(c, a):
-                    sum -= f.root[a * q + b] * e[b]
-                e[a] = sum / f.root[a * q + a]
-            for a in range(q - 1, -1, -1):
-                sum = e[a] if a >= c else 0.0
-                for b in range(a + 1, q):
-                    sum -= f.root[b * q + a] * e[b]
-                e[a] = sum / f.root[a * q + a]
-                out[a * q + c] = e[a]
 
     cdef double beside(self, const double *theta) except? -1.0 nogil:
         cdef Py_ssize_t j
@@ -503,43 +412,25 @@ cdef class JointPrior:
     # ---- standardised coordinates
 
     cdef int seen_from(self, const double *xi, double *theta) except -1 nogil:
-        cdef Py_ssize_t j, k, _, a, b
-        cdef factor_t *f
+        cdef Py_ssize_t j, k
         self.refresh(xi + self.n_seen)
         memcpy(theta, xi, self.dim * sizeof(double))
         for j in range(self.n_coefficients):
             if self.free[j]:
                 theta[j] = self.coefficients[j].mean + self.scale[j] * xi[j]
         for k in range(self.n_factors):
-            f = &self.factors[k]
-            j = f.first
-            for _ in range(f.n_groups):
-                if self.free[j]:
-                    for a in range(f.q):
-                        theta[j + a] = 0.0
-                        for b in range(a + 1):
-                            theta[j + a] += f.root[a * f.q + b] * xi[j + b]
-                j += f.q
+            effects_of(&self.factors[k], self.free, xi, theta)
         return 0
 
     cdef int to_free(self, const double *theta, double *xi) except -1 nogil:
-        cdef Py_ssize_t j, k, _, a, b
-        cdef factor_t *f
+        cdef Py_ssize_t j, k
         self.refresh(theta + self.n_seen)
         memcpy(xi, theta, self.dim * sizeof(double))
         for j in range(self.n_coefficients):
             if self.free[j]:
                 xi[j] = (theta[j] - self.coefficients[j].mean) / self.scale[j]
         for k in range(self.n_factors):
-            f = &self.factors[k]
-            j = f.first
-            for _ in range(f.n_groups):
-                if self.free[j]:
-                    for a in range(f.q):
-                        for b in range(a):
-                            xi[j + a] -= f.root[a * f.q + b] * xi[j + b]
-                        xi[j + a] /= f.root[a * f.q + a]
-                j += f.q
+            standardise(&self.factors[k], self.free, xi)
         return 0
 
     cdef double pull_back(self, const double *xi, const double *theta, double *gradient) except? -1.0 nogil:
@@ -561,7 +452,7 @@ cdef class JointPrior:
             else:
                 by_phi[c.shared] += by_scale
         for k in range(self.n_factors):
-            self.pull_effects(&self.factors[k], xi, gradient)
+            pull_effects(&self.factors[k], self.phi, self.free, xi, gradient, by_phi)
         return self.log_jacobian()
 
     cdef double log_jacobian(self) noexcept nogil:
@@ -579,27 +470,6 @@ cdef class JointPrior:
             for a in range(f.q):
                 out += n_free * log(f.root[a * f.q + a])
         return out
-
-    cdef void pull_effects(self, factor_t *f, const double *xi, double *gradient) noexcept nogil:
-        """`pull_back` for one factor's effects."""
-        cdef Py_ssize_t q = f.q, _, a, b, n_free = 0, j = f.first
-        cdef double sum
-        memset(f.pull, 0, q * q * sizeof(double))
-        for _ in range(f.n_groups):
-            if self.free[j]:
-                n_free += 1
-                for a in range(q):                              # root^T of the gradient, from the top down, in place
-                    for b in range(a + 1):
-                        f.pull[a * q + b] += gradient[j + a] * xi[j + b]
-                for b in range(q):
-                    sum = 0.0
-                    for a in range(b, q):
-                        sum += f.root[a * q + b] * gradient[j + a]
-                    gradient[j + b] = sum
-            j += q
-        for a in range(q):
-            f.pull[a * q + a] += n_free / f.root[a * q + a]
-        self.spread_root(f, gradient + self.n_seen)
 
     cdef int move_local_scales(self, double *theta, bitgen_t *bits) except -1 nogil:
         """Given the rest the local scales are independent: a normal step of each logarithm, accepted or not.
