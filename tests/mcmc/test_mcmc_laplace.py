@@ -170,6 +170,17 @@ def test_draws_are_few_by_one_rule_however_many_were_asked_for(n):
         assert answer.verdict.startswith("more draws are needed")
 
 
+def test_a_tail_that_an_estimate_of_k_hides_is_met_by_student_draws():
+    rng = np.random.default_rng(77)
+    X, y = rng.normal(size=(100, 20)), (np.arange(100) < 3).astype(float)
+    model = mcmc.GLM(X, y, prior_sd=2.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # few of the normal draws are effective
+        normal, found = (mcmc.laplace(model, 4000, rng=0, df=df) for df in (np.inf, "auto"))
+    assert normal.pareto_k < 0.5                # and yet their means are 0.2 standard deviations off, five errors
+    assert found.df == 5.0 and found.n_passes == 8000
+
+
 def test_an_answer_prints_exports_draws_itself_and_pickles():
     answer = mcmc.laplace(logistic_model(names=["base", "age"]), 400, rng=1)
     assert "age" in str(answer) and "no chain is needed" in str(answer) and len(repr(answer)) < 200
