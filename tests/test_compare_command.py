@@ -253,3 +253,21 @@ def test_bad_arguments_exit_with_2_and_one_line(tmp_path, capsys):
 def test_files_of_one_name_are_told_apart(tmp_path):
     paths = [tmp_path / "a" / "bench.json", tmp_path / "b" / "bench.json"]
     assert comparing._arm_names(paths) == [str(path) for path in paths]
+
+
+def test_a_file_of_labels_is_read_once(tmp_path, capsys, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    reads, read = [], pd.read_csv
+    monkeypatch.setattr(pd, "read_csv", lambda *args, **more: reads.append(more) or read(*args, **more))
+    file = tmp_path / "events.csv"
+    for head in ("\n,reward,arm\n", "0,1,2\n"):
+        rows = [f" {'NA' if k % 2 else '1.10'},{0.5 + k % 3 / 10},x{k % 2}\n" for k in range(600)]
+        file.write_text(head + "".join(rows))
+        arm = "Unnamed: 0" if head[0] == "\n" else "0"
+        status, out, err = say(capsys, file, "--arm", arm, "--reward", "1", "--support", 0, 1, "--json",
+                               *(["--header"] if arm == "0" else []))
+        assert status in (0, 1), err
+        assert json.loads(out)["names"] == ["1.10", "NA"]
+    assert len(reads) == 2
+    file.write_text("arm,reward\n")
+    assert "has no rows under its header" in say(capsys, file, "--arm", "arm", "--reward", "reward")[2]

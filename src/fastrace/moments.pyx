@@ -10,7 +10,7 @@ import operator
 
 import numpy as np
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_leave_brief,
                                     guard_refuse, guard_t, guard_take_briefly)
@@ -99,6 +99,7 @@ cdef class _Running:
     cdef readonly Py_ssize_t n_arms
     cdef Py_ssize_t lead        # -1, or the leader of differences
     cdef bint flat              # numbers for one arm, or vectors
+    cdef object columns         # names of the arms, as the first table with names has them; else None
     cdef running_t *state
 
     def __cinit__(self, *args, **kwargs):
@@ -107,6 +108,16 @@ cdef class _Running:
 
     def __dealloc__(self):
         free(self.state)
+
+    cdef object named(self, object xs, str what):
+        """What is taken, its columns by name, and the names that it leaves the arms with."""
+        held = None if self.flat else _frames.labels_of(xs)
+        if held is None or len(held) != self.n_arms or getattr(xs, "ndim", 2) != 2 or _frames.only_numbered(held):
+            return xs, self.columns
+        names = tuple([str(name) for name in held])
+        if self.columns is None or self.columns == names:
+            return xs, names
+        return _frames.in_order(xs, self.columns, what, "arms"), self.columns
 
     cdef int allocate(self, Py_ssize_t n_arms, Py_ssize_t leader) except -1:
         if n_arms > MOST_ARMS:
@@ -160,6 +171,7 @@ cdef class _Running:
     cdef int take(self, object xs) except -1:
         """Into a fresh state, merged at the end: an error or Ctrl-C leaves this object as it was."""
         guard_check_built(&self.guard, self)
+        xs, columns = self.named(xs, "xs")
         cdef cnp.ndarray array = reward_table(xs, self.n_arms, self.flat)
         cdef Py_ssize_t n_arms = self.n_arms
         cdef int64_t n_rows = array.shape[0], start = 0, stretch
@@ -183,6 +195,7 @@ cdef class _Running:
                     _add_rows(part, start, self.lead, fresh, block)
                     start += stretch
             self.absorb(fresh, n_arms)
+            self.columns = columns
         finally:
             free(fresh)
             free(block)
@@ -243,6 +256,9 @@ cdef class _Running:
         if that.lead != self.lead:
             raise ValueError(f"leader is {that.lead} on one side and {self.lead} on the other; both must be the same")
         guard_check_built(&that.guard, that)
+        if self.columns is not None and that.columns is not None and self.columns != that.columns:
+            raise ValueError(f"the arms are {_frames.some(self.columns)} on one side and {_frames.some(that.columns)} "
+                             f"on the other; both must have the same names in the same order")
         seen = <running_t *>malloc(that.n_arms * sizeof(running_t))
         if seen == NULL:
             raise MemoryError(f"no memory for {that.n_arms} arms of {sizeof(running_t)} bytes")
@@ -251,7 +267,9 @@ cdef class _Running:
             for j in range(that.n_arms):
                 seen[j] = that.state[j]
             that.leave()
-            return self.absorb(seen, that.n_arms)
+            self.absorb(seen, that.n_arms)
+            self.columns = self.columns or that.columns
+            return 0
         finally:
             free(seen)
 
@@ -262,7 +280,8 @@ cdef class _Running:
         ----------
         xs : array_like of real numbers, shape (k, n_arms), or (k,) for the `RunningMoments` of one arm
             Rewards; a table has one row per round and one column per arm. float32 and float64 are read in place,
-            whatever their strides; other dtypes are cast to float64 in portions (long doubles are rounded).
+            whatever their strides; other dtypes are cast to float64 in portions (long doubles are rounded). Columns
+            of a table with names go by those of the first such table.
 
         Raises
         ------
@@ -349,7 +368,8 @@ cdef class _Running:
             to[4 * j + 2] = self.state[j].m2
             to[4 * j + 3] = self.state[j].m2_low
         self.leave()
-        return _restore.saved(type(self), self.lead, counts, values, extra=getattr(self, "__dict__", None))
+        named = () if self.columns is None else (self.columns,)
+        return _restore.saved(type(self), self.lead, counts, values, *named, extra=getattr(self, "__dict__", None))
 
 
 cdef int _add_rows(cnp.ndarray array, int64_t first, Py_ssize_t leader, running_t *state, double *block) except -1:
@@ -371,7 +391,7 @@ cdef int _add_rows(cnp.ndarray array, int64_t first, Py_ssize_t leader, running_
 
 
 @_checks.rebuilds(1, _Running, subclasses=True)
-def _restore(cls, leader, counts, values):
+def _restore(cls, leader, counts, values, columns=None):
     """Rebuild what was pickled."""
     cdef _Running new
     cdef Py_ssize_t j
@@ -387,6 +407,9 @@ def _restore(cls, leader, counts, values):
         raise ValueError(f"it asks for {cls!r} with leader {leader}")
     new = cls.__new__(cls)
     new.allocate(count.shape[0], leader)
+    if columns is not None and not (isinstance(columns, tuple) and len(columns) == count.shape[0]):
+        raise ValueError(f"the names of the arms are {_checks.shown(columns)}")
+    new.columns = columns
     for j in range(new.n_arms):
         new.state[j].n = count[j]
         new.state[j].mean, new.state[j].mean_low, new.state[j].m2, new.state[j].m2_low = value[j]

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types
-from fastrace._base._frames import as_table, real_table
+from fastrace._base._frames import as_table, real_table, support_of_arms
 from fastrace.sources import ArraySource, _source_of
 
 cnp.import_array()
@@ -308,6 +308,7 @@ cdef class UniformPulls(RandomPulls):
         guard_await(&self.guard, 2)
 
     def __init__(self, low, high, rng=None):
+        low, high = support_of_arms((low, high), None)
         cdef cnp.ndarray lows = _vector(low, "low"), highs = _vector(high, "high"), widths
         if (<object>lows).shape != (<object>highs).shape or (<object>highs < <object>lows).any():
             raise ValueError(f"low is {_checks.shown(low)} and high is {_checks.shown(high)}; one interval per arm "

@@ -95,7 +95,7 @@ cdef class Source:
         self.reward_cost = reward_cost
         self.n_always_read = n_always_read
         self.first_look = first_look
-        self.support = support
+        self.support = _frames.support_of_arms(support, None)
         guard_built(&self.guard, 0)
 
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
@@ -283,6 +283,7 @@ cdef class ArraySource(_BlockSource):
         guard_await(&self.guard, 1)
 
     def __init__(self, values, *, support=None):
+        support = _frames.support_of_arms(support, column_names(values))
         array = _frames.real_table(values, "values")
         if array.dtype.type not in (np.float32, np.float64) or not array.dtype.isnative:
             array = array.astype(np.float64)
@@ -689,6 +690,7 @@ def _source_of(rewards, called, n_arms=None, n_rows=None, support=None):
                              f"are needed")
         return (CallbackSource if is_low_level(rewards) else CallableSource)(rewards, n_arms, n_rows, support)
     else:
+        support = _frames.support_of_arms(support, column_names(rewards))
         source = ArraySource(_frames.real_table(_frames.as_table(rewards, called), called), support=support)
     for name, given, found in (("n_arms", n_arms, source.n_arms), ("n_rows", n_rows, source.n_rows)):
         if given is not None and _checks.integer(given, name, 0, "it is a size") != found:

@@ -206,7 +206,7 @@ def test_a_cancelled_race_that_the_user_holds_keeps_what_was_answered():
     ({"n_arms": 5, "delta": 0.1}, ValueError, "n_arms, delta came beside race"),
     ({"journal": "x.jsonl"}, ValueError, "journal and race both came"),
     ({"support": (0, 1)}, ValueError, "support came beside race"),
-    ({"race": None}, TypeError, "n_arms and n_rows are needed"),
+    ({"race": None}, TypeError, "n_arms and n_rows are needed.*It is None where the race is over"),
 ])
 def test_what_does_not_go_with_a_race_is_refused(given, error, said):
     async def grade(arm, row):

@@ -1,6 +1,7 @@
 """Streams that are observed: intervals of arms, differences and ratios at all times."""
 
 import copy
+import datetime as dt
 import itertools
 import json
 import math
@@ -648,3 +649,49 @@ def test_what_cannot_be_a_reward_is_shown():
         test.observe_many("a", ["0", "oops", "1"])
     with pytest.raises(TypeError, match="these are words: convert them"):
         test.observe_many("a", ["0", "1"])
+
+
+UTC, EAST = dt.UTC, dt.timezone(dt.timedelta(hours=2))
+NOON = dt.datetime(2026, 1, 1, 12)
+
+
+@pytest.mark.parametrize("kind", ["objects", "pandas", "words"])
+def test_times_of_several_time_zones_sort_as_they_came(kind):
+    times = [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=EAST), NOON.replace(hour=11, tzinfo=UTC)]
+    if kind == "pandas":
+        pd = pytest.importorskip("pandas")
+        times = pd.Series([pd.Timestamp(time) for time in times], dtype=object)
+    elif kind == "words":
+        times = [time.isoformat() for time in times]
+    made = fr.Comparison.from_frame({"arm": ["a", "b", "b"], "reward": [0.0, 1.0, 0.5], "when": times}, arm="arm",
+                                    reward="reward", time="when", support=(0, 1))
+    wanted = fr.Comparison(["a", "b"], support=(0, 1))
+    for arm, reward in (("b", 1.0), ("b", 0.5), ("a", 0.0)):
+        wanted.observe(arm, reward)
+    assert made._time == list(times)[0]
+    assert made.result().mean.tolist() == wanted.result().mean.tolist()
+    assert made.result().lower.tolist() == wanted.result().lower.tolist()
+
+
+@pytest.mark.parametrize(("times", "said"), [
+    ([NOON, NOON.replace(tzinfo=UTC)], "column 'when' holds times with a time zone and without"),
+    ([1, NOON], "column 'when' holds times that cannot be compared"),
+    ([NOON.date(), NOON], "column 'when' holds times that cannot be compared"),
+    ([1j, 2j], "column 'when' has dtype complex128; numbers, dates or words are needed"),
+])
+def test_times_that_do_not_sort_are_refused(times, said):
+    with pytest.raises(ValueError, match=said):
+        fr.Comparison.from_frame({"arm": ["a", "b"], "reward": [0.0, 1.0], "when": times}, arm="arm", reward="reward",
+                                 time="when", support=(0, 1))
+
+
+def test_comparisons_whose_times_cannot_be_compared_are_not_merged():
+    mine, theirs = fr.Comparison(2, support=(0, 1)), fr.Comparison(2, support=(0, 1))
+    mine.observe(0, 0.5, time=NOON)
+    theirs.observe(0, 0.5, time=NOON.replace(tzinfo=UTC))
+    with pytest.raises(ValueError, match="the last time is .* which cannot be compared"):
+        mine.merge(theirs)
+    assert mine.n_read == 1
+    theirs._time = NOON.replace(hour=13)
+    mine.merge(theirs)
+    assert mine.n_read == 2 and mine._time.hour == 13

@@ -287,13 +287,17 @@ def arm_values(value: ArrayLike, name: str, n_arms: int, of: str = "arm") -> NDA
     return np.array(np.broadcast_to(array, (n_arms,)), dtype=np.float64)
 
 
+class FoundNames(tuple[str, ...]):
+    """Names of arms that nobody said: a series or a table brought them, and what comes later must have the same."""
+
+
 def arm_names(names: Sequence[Any] | None, n_arms: int, noun: str = "arm") -> tuple[str, ...] | None:
     """What to call the arms, or what else has names: one name each, no two alike; None if they have none."""
     if names is None:
         return None
     if isinstance(names, (str, bytes, Set)) or not isinstance(names, Iterable):
         raise TypeError(f"names is {names!r}; a sequence of names is needed, one for each of {n_arms} {noun}s")
-    found = tuple(str(name) for name in names)
+    found = (FoundNames if isinstance(names, FoundNames) else tuple)(str(name) for name in names)
     if len(found) != n_arms:
         raise ValueError(f"names has {len(found)} entries; one per {noun} is needed, and there are {n_arms}")
     twin = twice(found)

@@ -27,9 +27,10 @@ def deadline(max_seconds: float | None) -> float:
 
 def seconds(value: float, name: str) -> float:
     """A time that has some length, where None stands for no limit; True is no second."""
-    if isinstance(value, (bool, np.bool_)) or not _checks.real(value, name) > 0.0:
+    found = 0.0 if isinstance(value, (bool, np.bool_)) else _checks.real(value, name)
+    if not found > 0.0:
         raise ValueError(f"{name} is {value!r}; a number of seconds above 0, or None, is needed")
-    return _checks.real(value, name)
+    return found
 
 
 def over(end: float) -> bool:

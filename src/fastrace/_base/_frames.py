@@ -139,22 +139,96 @@ def columns_of(table: Any, wanted: Sequence[Any], name: str, of: str) -> Any:
     return table if column_names(table) is None else in_order(table, wanted, name, of)
 
 
-def block_of(rewards: Any, names: Sequence[Any] | None, arms: Any) -> Any:
-    """Rewards of the `arms` that were asked for, in their order: columns of a table go by the `names` of all arms."""
-    return rewards if names is None else columns_of(rewards, [names[arm] for arm in arms], "rewards", "arms")
+def block_of(rewards: Any, names: tuple[str, ...] | None, arms: Any, n_arms: int) -> tuple[Any, Any]:
+    """Rewards of the `arms` that were asked for, in their order, and the names of all arms, which a first table brings.
+
+    Columns of a table, or entries of a series that is one row, go by the `names` of all arms, or by their numbers.
+    """
+    held = labels_of(rewards)
+    if held is None or only_numbered(held):
+        return rewards, names
+    given, asked = [str(name) for name in held], [str(arm) for arm in arms]
+    if names is not None and not only_numbered(names):
+        numbered = sorted(given) == sorted(asked) and not set(asked) <= set(names)
+        wanted = asked if numbered else [names[arm] for arm in arms]
+        return in_order(rewards, wanted, "rewards", "arms asked for"), names
+    if len(given) == len(asked) == n_arms and sorted(given) != sorted(asked):
+        _require_different(given, "rewards")
+        names = _checks.FoundNames(given[asked.index(str(arm))] for arm in range(n_arms))
+    elif len(given) == len(asked) > 1:
+        rewards = in_order(rewards, asked, "rewards", "arms asked for, known by their numbers")
+    return rewards, names
 
 
-def of_arms(value: Any, names: Sequence[Any] | None, what: str) -> Any:
-    """What has one entry per arm, in the order of the arms: a series of pandas goes by their `names`, if any."""
-    if names is None or not hasattr(value, "iloc") or getattr(value, "ndim", 0) != 1:
+def by_arm(rewards: Any, names: Sequence[Any] | None, arms: Any) -> Any:
+    """A vector of rewards of these `arms`: if a series labels each with the name of an arm, they go by the labels.
+
+    Rewards of one arm keep their order. Other labels are those of pulls or rows, which go by position.
+    """
+    if names is None or not hasattr(rewards, "iloc") or getattr(rewards, "ndim", 0) != 1:
+        return rewards
+    held, wanted = [str(label) for label in rewards.index], [names[arm] for arm in arms]
+    if held == wanted or not set(held) <= set(names):
+        return rewards
+    if sorted(held) != sorted(wanted):
+        raise ValueError(f"rewards has entries of the arms {some(held)}; those asked for, {some(wanted)}, are needed")
+    place = {name: k for k, name in reversed(list(enumerate(wanted)))}
+    return rewards.iloc[np.argsort([place[label] for label in held], kind="stable")]
+
+
+def labels_of(value: Any) -> Any:
+    """The labels of a series, or the names of the columns of a table; None of what has none."""
+    if hasattr(value, "iloc"):
+        return value.index if getattr(value, "ndim", 0) == 1 else value.columns
+    return None if isinstance(value, np.ndarray) else column_names(value)
+
+
+def _require_different(names: Sequence[str], what: str) -> None:
+    twin = _checks.twice(names)
+    if twin is not None:
+        raise ValueError(f"{what} has more than one entry named {twin!r}; different names are needed, one per arm, or "
+                         f"an array in the order of the arms")
+
+
+def arms_called(names: Sequence[Any] | None, n_arms: int | None = None, **given: Any) -> tuple[str, ...] | None:
+    """What to call the arms: `names`, if any are said; else as the first series of `given` does, or the first table.
+
+    Of a pair, such as a support, each end may be a series. Labels that are the numbers of the arms name none.
+    """
+    if names is not None:
+        return names if n_arms is None else _checks.arm_names(names, n_arms)        # type: ignore[return-value]
+    for what, value in given.items():
+        pair = isinstance(value, (tuple, list)) and len(value) == 2
+        for part in value if pair else (value,):
+            held = labels_of(part)
+            if held is None or len(held) < 2 or n_arms not in (None, len(held)) or only_numbered(held):
+                continue
+            found = [str(name) for name in held]
+            if sorted(found) != sorted(map(str, range(len(found)))):
+                _require_different(found, what)
+                return _checks.FoundNames(found)
+    return None
+
+
+def of_arms(value: Any, names: Sequence[Any] | None, what: str, of: str = "arms") -> Any:
+    """What has one entry per arm, in the order of the arms: a series of pandas goes by their `names`.
+
+    It goes by their numbers if these are its labels.
+    """
+    if not hasattr(value, "iloc") or getattr(value, "ndim", 0) != 1:
         return value
-    return in_order(value, names, what, "arms")
+    numbers = list(map(str, range(len(value))))
+    numbered, called = sorted(map(str, value.index)) == sorted(numbers), () if names is None else tuple(names)
+    if numbered and (names is None or len(called) == len(numbers) and sorted(called) != sorted(numbers)):
+        return in_order(value, numbers, what, of)
+    return in_order(value, arms_called(names, **{what: value}) or (), what, of)
 
 
 def support_of_arms(support: Any, names: Sequence[Any] | None) -> Any:
-    """A support with its ends in the order of the arms. The caller refuses a support that is no pair."""
+    """A support with its ends in the order of the arms, by `of_arms`. The caller refuses a support that is no pair."""
     if not isinstance(support, (tuple, list)) or len(support) != 2:
         return support
+    names = arms_called(names, support=support)
     ends = tuple(of_arms(end, names, f"support[{place}]") for place, end in enumerate(support))
     # Without a new order the same object is returned: callers find out by `is` whether the default was left.
     return support if all(end is given for end, given in zip(ends, support, strict=True)) else ends
@@ -166,12 +240,12 @@ def require_same_order(what: str, **held: Any) -> None:
     for name, labels in ((name, list(labels)) for name, labels in held.items() if labels is not None):
         first = first or (name, labels)
         if labels != first[1] and len(labels) == len(first[1]) and set(labels) == set(first[1]):
-            raise ValueError(f"{first[0]} and {name} have the same {what} in another order, {_some(first[1])} and "
-                             f"{_some(labels)}. They are matched by position: bring all into one order, or, where they "
+            raise ValueError(f"{first[0]} and {name} have the same {what} in another order, {some(first[1])} and "
+                             f"{some(labels)}. They are matched by position: bring all into one order, or, where they "
                              f"are in one, give arrays without names")
 
 
-def _some(labels: list[Any]) -> str:
+def some(labels: Sequence[Any]) -> str:
     return ", ".join(map(repr, labels[:3])) + (" ..." if len(labels) > 3 else "")
 
 

@@ -10,6 +10,7 @@ import io
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -183,22 +184,17 @@ def load(
             warnings.simplefilter("error", pd.errors.ParserWarning)
             if suffix in TEXTS:
                 spelled: Any = {"sep": delimiter, "index_col": False, "header": None if header is False else "infer"}
-                head: list[Any] = []
-                if texts:
-                    with unpacked(path) as file:
-                        head = pd.read_csv(file, nrows=1, **spelled).columns.tolist()
-                kept = _kept(texts, path, head, delimiter)
+                kept = _kept(texts, path, delimiter, header)
                 with unpacked(path) as file:
-                    frame = pd.read_csv(file, **spelled)
-                if kept:
-                    with unpacked(path) as file:        # NA, null and the like are labels, too
-                        words = pd.read_csv(file, usecols=kept, dtype=str, keep_default_na=False, **spelled)
-                    for name in kept:
-                        frame[name] = words[name].str.strip().replace("", np.nan)
+                    frame = pd.read_csv(file, converters=dict.fromkeys(kept, _marked), **spelled)
+                for place in kept:
+                    frame.isetitem(place, frame.iloc[:, place].str[1:].replace("", np.nan))
             elif suffix == ".parquet":
                 frame = pd.read_parquet(path, columns=_of_parquet(path, column))
             else:
                 frame = _of_arrow(path, column)
+            if suffix in FRAMES:
+                _read_decimals(frame, texts)
     except pd.errors.ParserWarning as error:        # without index_col, pandas would take the first cells for an index
         raise ValueError(
             f"{path} has more cells in its rows than columns in its header, so that names and numbers do not match: "
@@ -213,9 +209,11 @@ def load(
     elif suffix in TEXTS:
         frame.columns = _header(path, [str(name) for name in frame.columns], delimiter)
         first = str(frame.columns[0])
-        other = next((sign for sign in OTHERS if sign in first), " " if all(map(is_number, first.split())) else "")
+        other = next((sign for sign in OTHERS if sign in first), " " if _in_words(first, frame) else "")
         if frame.shape[1] == 1 and other in first and other not in ("", delimiter) and (len(frame) or other == " "):
-            say = OTHERS.get(other, "' ' --no-header")
+            say = OTHERS.get(other, "' '" + " --no-header" * all(map(spells_number, first.split())))
+            if "  " in " ".join([first, *map(str, frame.iloc[:1, 0])]):
+                say += ", with one space between two columns"
             raise ValueError(f"{path} has one column, named {first!r}; "
                              f"{'commas' if delimiter == ',' else repr(delimiter)} must separate the columns, or say "
                              f"--delimiter {say}")
@@ -223,6 +221,13 @@ def load(
     if not len(frame):
         raise ValueError(f"{path} has no rows under its header")
     return frame
+
+
+def _in_words(first: str, frame: Any) -> bool:
+    """Whether spaces seem to separate columns: numbers stand in the first line, or as many words as in the second."""
+    words = first.split()
+    second = str(frame.iloc[0, 0]).split() if len(frame) else []
+    return all(map(spells_number, words)) or len(words) == len(second) > 1 and any(map(spells_number, second))
 
 
 def places(columns: str, names: list[str], path: Path) -> list[int]:
@@ -242,14 +247,20 @@ def places(columns: str, names: list[str], path: Path) -> list[int]:
     return found
 
 
-def _kept(texts: Collection[str], path: Path, head: list[Any], delimiter: str) -> list[Any]:
-    """The columns of a csv file that stay text; none if one is not there, which is refused when all is read."""
+def _kept(texts: Collection[str], path: Path, delimiter: str, header: bool | None) -> list[int]:
+    """Numbers of the columns of a csv file that stay text; none if one is not there, which is refused afterwards."""
     if not texts:
         return []
-    names = _header(path, [str(name) for name in head], delimiter)
+    names = [str(place) if header is False else name.strip() or f"Unnamed: {place}"
+             for place, name in enumerate(_first_row(path, delimiter))]
     with contextlib.suppress(ValueError):
-        return [head[places(text, names, path)[0]] for text in texts]
+        return [places(text, names, path)[0] for text in texts]
     return []
+
+
+def _marked(cell: str) -> str:
+    """A label behind a mark, so that pandas does not take NA, null and the like for missing."""
+    return "=" + cell.strip()
 
 
 def twice(where: str, name: str, count: int) -> str:
@@ -267,7 +278,7 @@ def data_or_names(where: str, number: str, alone: bool = False) -> str:
 def _refuse_numbers(path: Path, names: list[str], header: bool | None) -> None:
     """Refuse a first line with numbers among its names, which may be a row of data, unless it is said to be a header.
     """
-    numbers = [] if header else [name for name in names if is_number(name)]
+    numbers = [] if header else [name for name in names if spells_number(name)]
     if not numbers:
         return
     raise ValueError(data_or_names(str(path), numbers[0], len(numbers) == len(names)))
@@ -289,6 +300,16 @@ def _of_arrow(path: Path, column: str | None) -> Any:
         return (table.select([column]) if one else table).to_pandas()
 
 
+def _read_decimals(frame: Any, texts: Collection[str]) -> None:
+    """Make numbers of columns of decimals, as pandas makes objects of them; those of labels stay as they are."""
+    for place, name in enumerate(map(str, frame.columns)):
+        column = frame.iloc[:, place]
+        if column.dtype == object and name not in texts and str(place) not in texts:
+            held = column.dropna()
+            if len(held) and all(isinstance(value, Decimal) for value in held):
+                frame.isetitem(place, _checks.numbers_of(column, f"column {name!r}"))
+
+
 def _of_parquet(path: Path, column: str | None) -> list[str] | None:
     """The one column to read of a parquet file, or None for all: they go by number, or by names that are not there."""
     if column is None:
@@ -303,10 +324,15 @@ def _of_parquet(path: Path, column: str | None) -> list[str] | None:
 
 def _header(path: Path, named: list[str], delimiter: str) -> list[str]:
     """The names of the columns of a csv file as they stand in it: pandas renames the second of two that are equal."""
-    with text_of(path, "utf-8-sig") as lines:
-        written = next((row for row in csv.reader(lines, delimiter=delimiter) if any(row)), [])
+    written = _first_row(path, delimiter)
     pairs = zip(written if len(written) == len(named) else named, named, strict=True)
     return [name.strip() or other.strip() for name, other in pairs]
+
+
+def _first_row(path: Path, delimiter: str) -> list[str]:
+    """The cells of the first line of a csv file that is not empty."""
+    with text_of(path, "utf-8-sig") as lines:
+        return next((row for row in csv.reader(lines, delimiter=delimiter) if any(row)), [])
 
 
 def _refuse_twins(path: Path, names: list[str]) -> None:
@@ -334,7 +360,8 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def is_number(name: Any) -> bool:
+def spells_number(name: Any) -> bool:
+    """Whether the text of a name is a number, by `number_in`."""
     try:
         number_in(str(name))
     except ValueError:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fastrace._base._checks import Support, counts, one, probabilities, reals, reals_where, shown
 from fastrace._base._docs import filled
+from fastrace._base._frames import require_same_rows
 
 # What the pages say alike, where a line of them holds nothing but names in braces.
 TEXTS = {
@@ -79,6 +80,7 @@ def documented(function: Function) -> Function:
 def checked(**given: Any) -> list[Any]:
     """Arguments as arrays, in order. `delta` is the pair of delta and log_inv_delta, and becomes the latter."""
     found: dict[str, Any] = {}
+    require_same_rows(**given)
     for name, value in given.items():
         if name in ("n", "n_rows", "first_look", "look"):
             found[name] = counts(value, name)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace._math._half_widths as _half_widths
 import fastrace._math._quantile as _quantile
 from fastrace._base._checks import choice, reals
+from fastrace._base._frames import require_same_rows
 from fastrace.bounds._arguments import checked, documented, single
 
 _KINDS = tuple(_quantile.KINDS)
@@ -210,6 +211,7 @@ def normal(
     >>> normal([50, 400, 1000], 1000, 1.0, 0.05).round(4).tolist()
     [0.3093, 0.0869, 0.0]
     """
+    require_same_rows(n=n, n_rows=n_rows, std=std, delta=(delta, log_inv_delta), first_look=first_look, growth=growth)
     quantile = normal_quantile(delta, n_rows, first_look, growth, kind, log_inv_delta=log_inv_delta)
     place = _half_widths.BOUNDS.index("normal")
     return _half_widths.half_width(place, *checked(n=n, n_rows=n_rows, std=std), 0.0, 0.0, quantile)
@@ -291,6 +293,7 @@ def skewness_inflation(skewness: ArrayLike, n: ArrayLike, n_rows: ArrayLike, qua
     >>> skewness_inflation([-6.0, 0.0, 6.0], 50, 5000, 3.0).round(2).tolist()
     [8.69, 0.0, 0.0]
     """
+    require_same_rows(skewness=skewness, n=n, n_rows=n_rows, quantile=quantile)
     with np.errstate(over="ignore"):
         return _half_widths.skewness_inflation(
             reals(skewness, "skewness"), *checked(n=n, n_rows=n_rows, quantile=quantile)

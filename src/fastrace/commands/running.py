@@ -25,7 +25,6 @@ import fastrace._math._half_widths as _half_widths
 from fastrace._base._progress import patient, samples
 from fastrace._base._tables import (
     data_or_names,
-    is_number,
     is_text,
     kind_of,
     load,
@@ -34,6 +33,7 @@ from fastrace._base._tables import (
     numbers_of_csv,
     places,
     some,
+    spells_number,
     text_of,
     twice,
 )
@@ -175,14 +175,14 @@ def _first_line(
         if rows.line_num != 1 or not any(names):
             return None
     if column is None:
-        return (0, 1, bool(header)) if len(names) == 1 and (header or is_number(names[0])) else None
+        return (0, 1, bool(header)) if len(names) == 1 and (header or spells_number(names[0])) else None
     named = _names_column(names, column, header, str(path))
     if named and names.count(column) == 1:
         return names.index(column), len(names), True
     place = int(column) if column.isdecimal() and not named else len(names)
     if place >= len(names):
         return None
-    return place, len(names), not is_number(names[place]) if header is None else header
+    return place, len(names), not spells_number(names[place]) if header is None else header
 
 
 def _names_column(names: list[str], column: str, header: bool | None, where: str) -> bool:
@@ -191,7 +191,7 @@ def _names_column(names: list[str], column: str, header: bool | None, where: str
         return False
     if header or not column.isdecimal() or int(column) >= len(names):
         return True
-    if all(map(is_number, names)):
+    if all(map(spells_number, names)):
         return False
     raise ValueError(data_or_names(where, column))
 
@@ -300,7 +300,7 @@ def _numbers(
             if place < 0:
                 raise ValueError(
                     f"line {rows.line_num}{of}: no column is named {column!r}; there are {', '.join(names)}")
-            if place < len(row) and (not is_number(row[place]) if header is None else header):
+            if place < len(row) and (not spells_number(row[place]) if header is None else header):
                 width = len(names)
                 continue                        # a line of names
         if place >= len(row):
@@ -325,6 +325,8 @@ def _number(place: str, text: str, delimiter: str) -> float:
         if not text:
             raise ValueError(f"{place} is empty; {NO_NUMBER}") from None
         hint = "; choose a column with --column" if delimiter and delimiter in text else ""
+        if not hint and delimiter and len(text.split()) > 1:
+            hint = "; choose a column with --column, and say --delimiter ' ' if spaces separate them"
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise ValueError(f"{place} is {shown!r}; a number is needed{hint}") from None
 

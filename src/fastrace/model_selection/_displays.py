@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import short
 from fastrace.model_selection._results import LearnerResult
 
@@ -176,7 +176,8 @@ class RegretDisplay:
         if not isinstance(names, Iterable):
             raise TypeError(f"names is {_checks.shown(names)}; a sequence of names is needed")
         self.names, self.unit = tuple(names), unit
-        self.regret, self.fraction = _checks.floats(regret, "regret"), _checks.floats(fraction, "fraction")
+        self.regret, self.fraction = (_checks.floats(_frames.of_arms(values, self.names, what, "methods"), what)
+                                      for values, what in ((regret, "regret"), (fraction, "fraction")))
         if not self.regret.shape == self.fraction.shape == (len(self.names),):
             raise ValueError(
                 f"names has {len(self.names)} entries, regret shape {self.regret.shape} and fraction "
@@ -198,10 +199,11 @@ class RegretDisplay:
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        scores = _checks.floats(full_scores, "full_scores")
         regret, fraction = [], []
         for name, search in searches.items():
             result = _result_of(search)
+            scores = _checks.floats(_frames.of_arms(full_scores, result.names, "full_scores", "learners"),
+                                    "full_scores")
             if scores.shape != result.rows.shape:
                 raise ValueError(f"full_scores has shape {scores.shape} and {name!r} chose among {result.rows.size} "
                                  f"learners; a score per learner is needed")

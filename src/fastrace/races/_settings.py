@@ -59,7 +59,7 @@ class RaceSettings:
         names: Sequence[str] | None = None,
     ) -> None:
         self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
-        called = _checks.arm_names(names, self.n_arms)
+        called = _frames.arms_called(names, self.n_arms, support=support, cost=cost)
         self.delta = _checks.probability(delta, "delta")
         self.bound = _options.bound(bound, support is not None)
         self.variance = _checks.choice(variance, "variance", ("pairwise", "marginal"))

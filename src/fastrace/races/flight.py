@@ -205,7 +205,8 @@ def _begun(
 ) -> tuple[FiniteRace, Journal | None, tuple[str, ...]]:
     """A race from its beginning, or from where its journal has it; the journal; what the result is to say of it."""
     if n_arms is None or n_rows is None:
-        raise TypeError("n_arms and n_rows are needed, or a race to go on with (race=)")
+        raise TypeError("n_arms and n_rows are needed, or a race to go on with. Was race=result.race meant? It is None "
+                        "where the race is over, and then the result stands: there is nothing to go on with")
     seed = _seed(rng, journal is not None)
     race = _race(n_arms, n_rows, delta, seed, options)
     if journal is None:

@@ -125,7 +125,7 @@ class LilUCB:
                 "support is None; lil'UCB needs support=(low, high), an interval that holds every reward, because its "
                 "bounds are as wide as half of it"
             )
-        self._names = _checks.arm_names(names, n_arms)
+        self._names = _frames.arms_called(names, n_arms, support=support, offset=offset)
         low, high = _checks.support_bounds(_frames.support_of_arms(support, self._names), n_arms)
         constants = _options.constants(offset, "offset", n_arms, self._names)
         running = constants > -np.inf

@@ -19,7 +19,7 @@ from fastrace.races._options import RaceOptions
 from fastrace.races._receipts import completed, dear, is_scored, receipts
 from fastrace.races._settings import Plan, RaceSettings, race_result
 from fastrace.results import RaceResult
-from fastrace.results.columns import named, naming, remembered
+from fastrace.results.columns import called, named, naming
 from fastrace.sources import CallableSource, Source, _source_of, as_source, column_names
 
 FIRST_LOOK = 50
@@ -84,7 +84,7 @@ class FiniteRace(InFlight):
     cost : float or array_like of shape (n_arms,), optional
         What one evaluation costs, in any unit; `RaceResult.cost` adds it up. A race whose evaluations cost something
         never reads a row again for a pass in order. A series of pandas, here and in `support` and `offset`, goes by
-        the names of the arms, if they have some when the race is made.
+        the names of the arms. Without `names` the first series names the arms, and tables must have the same names.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race
@@ -101,8 +101,8 @@ class FiniteRace(InFlight):
         A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all share.
         The race then needs fewer rewards, by the share that the scores explain of the differences between arms. They
         need be neither unbiased nor on the scale of rewards; larger or smaller ones may mean larger rewards. Columns
-        of a table go by the names of the arms, if both have names when the race is made. For betting; rewards are then
-        dear, and none is read again for a pass in order. See Notes.
+        of a table go by the names of the arms, as in `cost`. For betting; rewards are then dear, and none is read again
+        for a pass in order. See Notes.
     names : sequence of str, optional
         What to call the arms in the result; by default the columns of the table that `run` is given.
     options : RaceOptions, optional
@@ -212,6 +212,8 @@ class FiniteRace(InFlight):
         options: RaceOptions | None = None,
         rng: _checks.RngLike = None,
     ) -> None:
+        arms = _options.population(n_arms, n_rows)[0]
+        self._names = _frames.arms_called(names, arms, **_by_arm(support, offset, cost, proxy))
         self._options = RaceSettings(
             n_arms,
             n_rows,
@@ -233,9 +235,8 @@ class FiniteRace(InFlight):
             cost=cost,
             missing=missing,
             proxy=proxy,
-            names=names,
+            names=self._names,
         )
-        self._names = _checks.arm_names(names, n_arms)
         constants = _options.constants(offset, "offset", n_arms, self._names)
         self._race = self._options.start(constants, rng)
         self._flight: Flight | None = None
@@ -328,15 +329,17 @@ class FiniteRace(InFlight):
             self._tell_pending(rewards, arms, rows)
             return
         self._not_in_flight("tell() without arms and rows")
-        if column_names(rewards) is not None and not self.done:
-            rewards = _frames.block_of(rewards, self._names, self._race.ask()[0])
+        names = self._names
+        if _frames.labels_of(rewards) is not None and not self.done:
+            rewards, names = _frames.block_of(rewards, names, self._race.ask()[0], self._options.n_arms)
         block = _checks.numbers_of(rewards, "rewards")
         if block.ndim != 2 or block.dtype.kind not in "fiub":
             raise ValueError(
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
             )
-        with _checks.named_arms(self._names, self._race):
+        with _checks.named_arms(names, self._race):
             self._race.tell(block.astype(np.float64, copy=False))
+        self._names = names
         if self._flight is not None:
             self._flight.aim()
 
@@ -346,14 +349,16 @@ class FiniteRace(InFlight):
         which = [_checks.indices(value, name, size) for value, name, size in
                  ((arms, "arms", self._options.n_arms), (rows, "rows", self._options.n_rows))]
         shape = which[1].size, which[0].size
-        given = math.nan if rewards is None else _frames.block_of(rewards, self._names, which[0])
+        rewards = math.nan if rewards is None else rewards
+        given, names = _frames.block_of(rewards, self._names, which[0], self._options.n_arms)
         block = _checks.numbers_of(given, "rewards")
         block = block.reshape(shape) if block.ndim == 0 and shape == (1, 1) else block
         if block.dtype.kind not in "fiub" or block.shape != shape:
             raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape {shape} "
                              f"are needed, rows by arms")
-        with _checks.named_arms(self._names, self._race):
+        with _checks.named_arms(names, self._race):
             self._flight.tell(block.astype(np.float64), which[0], which[1])
+        self._names = names
 
     def run(
         self, source: Source | ArrayLike, *, progress: bool = False, max_seconds: float | None = None
@@ -394,6 +399,12 @@ class FiniteRace(InFlight):
     def _as_it_stands(self, ended: str = "") -> RaceResult:
         """The result of a race, which may have been `ended` from without."""
         return race_result(self._race, self._options, self._names, flight=self._flight, ended=ended)
+
+
+def _by_arm(support: Any, offset: Any, cost: Any, proxy: Any) -> dict[str, Any]:
+    """What may name the arms: a proxy that is a vector has an entry per row."""
+    return {"support": support, "offset": offset, "cost": cost,
+            "proxy": proxy if len(getattr(proxy, "shape", (0, 0))) == 2 else None}
 
 
 def _first_look(proxy: Any, of_source: int = FIRST_LOOK) -> int:
@@ -589,8 +600,8 @@ def race(
         if support is not None:
             support = _frames.support_of_arms(support, columns if names is None else names)
         source = source_of(rewards, n_arms, n_rows, support)
-        given = _checks.arm_names(names, source.n_arms)
-        known = remembered(given, columns)
+        known = called(names, columns, source.n_arms, **_by_arm(support, offset, cost, proxy))
+        given = _checks.arm_names(names, source.n_arms) if columns is not None else known
         settings = RaceSettings(
             source.n_arms,
             source.n_rows,

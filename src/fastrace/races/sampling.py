@@ -17,7 +17,7 @@ from fastrace.races._options import RaceOptions
 from fastrace.races._settings import RaceSettings
 from fastrace.races.racing import source_of
 from fastrace.results import SamplerStats
-from fastrace.results.columns import remembered
+from fastrace.results.columns import called
 from fastrace.sources import column_names
 
 
@@ -113,7 +113,7 @@ class DiscreteSampler:
         if support is not None:
             support = _frames.support_of_arms(support, columns if names is None else names)
         self._source = source_of(rewards, n_arms, n_rows, support)
-        self._names = remembered(_checks.arm_names(names, self._source.n_arms), columns)
+        self._names = called(names, columns, self._source.n_arms, support=support, log_prior=log_prior)
         self._own_support = support is not None
         support = self._source.support if support is None else support
         rigorous = isinstance(bound, str) and bound not in ("auto", "normal")

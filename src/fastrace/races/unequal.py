@@ -20,6 +20,7 @@ from fastrace.races import _options
 from fastrace.races._options import RaceOptions
 from fastrace.races._ragged import Ragged
 from fastrace.results import UnequalResult
+from fastrace.results.columns import remembered
 from fastrace.sources import CallableSource, Source
 
 INEXACT_LOOKS = _unequal_judge.N_LOOKS - 1
@@ -166,7 +167,8 @@ class UnequalRace:
         tau = _checks.real(temperature, "temperature")
         if not 0.0 < tau < math.inf:
             raise ValueError(f"temperature is {temperature!r}; a positive number is needed, as it divides rewards")
-        self._names = _checks.arm_names(names, n_arms)
+        self._names = _frames.arms_called(names, n_arms, sizes=sizes, support=support, offset=offset)
+        self._sizes = _sizes(_frames.of_arms(sizes, self._names, "sizes"))
         if support is None:
             low, high = np.array(-np.inf), np.array(np.inf)
         else:
@@ -218,6 +220,8 @@ class UnequalRace:
 
     def tell(self, rewards: ArrayLike) -> None:
         """Take the rewards that `ask` wanted, a vector in its order."""
+        if _frames.labels_of(rewards) is not None and not self.done:
+            rewards = _frames.by_arm(rewards, self._names, self._race.ask()[0])
         vector = _checks.numbers_of(rewards, "rewards")
         if vector.ndim != 1 or vector.dtype.kind not in "fiub":
             raise ValueError(
@@ -242,6 +246,9 @@ class UnequalRace:
         UnequalResult
             The answer when the race is over, as `result` gives it.
         """
+        if isinstance(rewards, Mapping):
+            self._names = remembered(self._names, tuple(str(name) for name in rewards))
+            rewards = list(rewards.values())
         source = _source(rewards, self._sizes)
         with _checks.named_arms(self._names, self._race):
             self._race.run(source, source.scan_advantage if self._scan_advantage is None else self._scan_advantage)

@@ -38,10 +38,23 @@ def named(result: Result, columns: tuple[str, ...] | None, source: Any) -> Resul
 def remembered(names: tuple[str, ...] | None, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names that a race keeps when it is given a table: its own, or those of the columns if no two are alike.
 
-    Columns of the same names in another order are refused, as arms are columns by position.
+    Columns of the same names in another order are refused, as arms are columns by position; so are other names than
+    those that a series, or a table told, has brought before.
     """
+    if isinstance(names, _checks.FoundNames) and columns is not None and columns != names and not (
+            _frames.only_numbered(columns) or _frames.only_numbered(names)):
+        raise ValueError(f"the columns are {_frames.some(columns)}, and a series or table given before has named "
+                         f"the arms {_frames.some(names)}: say names=..., in the order of the columns, where the race "
+                         f"is made, and entries go by name; or bring both into one order")
     _frames.require_same_order("names", names=names, columns=columns)
     return columns if names is None and columns is not None and _checks.twice(columns) is None else names
+
+
+def called(names: Any, columns: tuple[str, ...] | None, n_arms: int, **given: Any) -> tuple[str, ...] | None:
+    """What a race over a table calls its arms: `names` if said, else the columns, else the index of a series `given`.
+    """
+    known = remembered(_checks.arm_names(names, n_arms), columns)
+    return remembered(_frames.arms_called(None, n_arms, **given), columns) if known is None else known
 
 
 def model_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:

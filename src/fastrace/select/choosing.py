@@ -189,7 +189,8 @@ def select_best(
                 raise ValueError(f"missing is {missing!r} and method is {name!r}; only LUCB, the default, takes "
                                  f"missing rewards: fill them in for the others")
             options = {**options, "missing": missing}
-        called = columns_of(pull) if names is None else names
+        called = _frames.arms_called(columns_of(pull) if names is None else names, support=support, cost=cost,
+                                     sub_gaussian=options.get("sub_gaussian"))
         support = _frames.support_of_arms(support, called)
         if "sub_gaussian" in options:
             options["sub_gaussian"] = _frames.of_arms(options["sub_gaussian"], called, "sub_gaussian")
@@ -198,7 +199,8 @@ def select_best(
         if cost is not None:
             rule._cost = _checks.arm_costs(_frames.of_arms(cost, called, "cost"), rule._n_arms)
         source: Any = rule._rewards(pull, order)
-        rule._names = remembered(rule._names, columns_of(pull))
+        found = called if isinstance(called, _checks.FoundNames) else rule._names
+        rule._names = remembered(found, columns_of(pull))
     cells = 0
     if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
         cells = source.source.n_rows * source.n_arms

@@ -307,6 +307,7 @@ class LUCB(Selection):
             raise ValueError(f"first_look is {_checks.shown(first_look)}; only the asymptotic kind, with support=None "
                              f"alone, has a first look: leave it out")
         self._check(n_arms, n_best, epsilon, delta, support if not self._free else _unbounded.EVERYWHERE, names)
+        self._names = _frames.arms_called(self._names, self._n_arms, cost=cost, sub_gaussian=sub_gaussian)
         self._pairs = _by_pairs(rule, bound, split)
         self._paired = _in_rounds(paired, self._pairs and not self._free, self._n_arms, self._n_best)
         given = {**self._shared(), "rule": rule, "bound": bound, "split": split, "batch": batch}

@@ -108,7 +108,7 @@ class Selection(PullsInFlight):
         if support is None:
             raise ValueError(f"support is None; {type(self).__name__} needs support=(low, high), an interval that "
                              f"holds every reward: only LUCB by pairs, the default of select_best, does without")
-        self._names = _checks.arm_names(names, self._n_arms)
+        self._names = _frames.arms_called(names, self._n_arms, support=support)
         low, high = _checks.support_bounds(_frames.support_of_arms(support, self._names), self._n_arms)
         if not (low < high).all():
             raise ValueError(
@@ -265,6 +265,8 @@ class Selection(PullsInFlight):
             return
         if not self.done:
             self._not_in_flight("tell() without arms and pulls")
+        if _frames.labels_of(rewards) is not None and not self.done:
+            rewards = _frames.by_arm(rewards, self._names, np.repeat(*self._core.ask()))
         with _checks.named_arms(self._names, self._core):
             self._core.tell(rewards)
         self._flight = None

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Hashable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastrace._base import _checks
 from fastrace._base._checks import shown
+from fastrace._base._words import one_line
 from fastrace.streams._sequences import Sequence, doubts
 
 # Units, mean counted from the origin, variance of a unit, skewness, origin.
@@ -186,6 +187,9 @@ def ratios(
 
 def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
     """Times by which to sort: those in words as dates of ISO 8601, or as numbers if all are."""
+    if times.dtype.kind == "c" or times.dtype.names is not None:
+        raise ValueError(f"column {name!r} has dtype {times.dtype}; numbers, dates or words are needed, as others do "
+                         f"not sort by time")
     if times.dtype.kind not in "OUS":
         return times
     words = times.tolist()
@@ -194,8 +198,10 @@ def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
         row, other = spelled.index(True), spelled.index(False)
         raise ValueError(f"column {name!r} holds {shown(words[row])} in row {row} and {shown(words[other])} in row "
                          f"{other}; one kind of times is needed, as words and others cannot be compared")
+    if all(isinstance(time, datetime) for time in words):
+        return _moments_of(words, name)
     if not all(spelled):
-        return times
+        return _sortable(times, name)
     with contextlib.suppress(ValueError):
         numbers = np.array([float(word) for word in words])
         if np.isfinite(numbers).all():
@@ -207,7 +213,23 @@ def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
         except ValueError:
             raise ValueError(f"column {name!r} holds {shown(word)} in row {row}; numbers, dates, or words as of ISO "
                              f"8601 are needed, such as '2026-11-28T09:30', as others do not sort by time") from None
-    if len({when.tzinfo is None for when in found}) == 2:
+    return _moments_of(found, name)
+
+
+def _moments_of(found: list[datetime], name: str) -> NDArray[Any]:
+    """Ranks of dates, which may be of different time zones; all have one, or none has."""
+    if len({when.utcoffset() is None for when in found}) == 2:
         raise ValueError(f"column {name!r} holds times with a time zone and without; one of the two is needed, as "
                          f"they cannot be compared")
-    return np.array([when.timestamp() if when.tzinfo else when.replace(tzinfo=UTC).timestamp() for when in found])
+    held = np.empty(len(found), object)
+    held[:] = found
+    return _sortable(held, name)
+
+
+def _sortable(times: NDArray[Any], name: str) -> NDArray[Any]:
+    """Objects that compare with one another, as their ranks."""
+    try:
+        return np.unique(times, return_inverse=True)[1].reshape(times.shape)
+    except TypeError as error:
+        raise ValueError(f"column {name!r} holds times that cannot be compared ({one_line(error)}); one kind of times "
+                         f"is needed: numbers, dates, or words as of ISO 8601") from None

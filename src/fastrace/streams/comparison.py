@@ -511,11 +511,11 @@ class Comparison(_checks.OwnInit):
                                  f"the same")
         found = copy.copy(other)  # as it is now
         with self._busy:
+            later = _later(self._time, found._time)
             for mine, theirs in zip(self._arms, found._arms, strict=True):
                 mine._absorb(theirs)
             self._counts += found._counts
-            if found._time is not None and (self._time is None or found._time > self._time):
-                self._time = found._time
+            self._time = later
             if self.n_read >= self._next:
                 self._look(self._time)
 
@@ -597,6 +597,18 @@ def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]
             raise ValueError("its history is not about its arms")
     made._arms, made._counts, made._next, made._history, made._time = arms, counts, following, history, time
     return made
+
+
+def _later(mine: Any, theirs: Any) -> Any:
+    """The later of two times, of which each may be missing."""
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    try:
+        return theirs if theirs > mine else mine
+    except TypeError:
+        raise ValueError(f"the last time is {_checks.shown(mine)} on one side and {_checks.shown(theirs)} on the "
+                         f"other, which cannot be compared; times of one kind are needed, all with a time zone or none"
+                         ) from None
 
 
 def _first_word(rewards: Any, name: Any = "rewards") -> str:

@@ -175,7 +175,9 @@ class PermutationTest(_checks.OwnInit):
         self.observed = np.atleast_1d(values).copy()
         n = self.observed.size
         self._scalar = values.ndim == 0
-        self._names = _checks.arm_names(names, n, "statistic")
+        self._names = _checks.arm_names(names, n, "statistic") or _frames.arms_called(None, n, observed=observed)
+        if n > 1:
+            self.observed[:] = _frames.of_arms(observed, self._names, "observed", "statistics")
         self._sides = 2 if self.alternative == "two-sided" else 1
         self._count = np.zeros((self._sides, n))        # resamples that reach the statistic, a row per side
         self._n_used = np.zeros(n, np.int64)
@@ -231,9 +233,12 @@ class PermutationTest(_checks.OwnInit):
             If the shape does not fit, there are more rows than resamples left, or a statistic is nan; nothing is
             changed then, nor by Ctrl-C.
         """
+        active = np.flatnonzero(self._decisions == 0)
+        if self._names is not None and active.size > 1:
+            statistics = _frames.columns_of(statistics, [self._names[i] for i in active], "statistics",
+                                            "statistics asked for")
         given = _checks.numbers_of(statistics, "statistics")
         rows = _checks.reals(given.astype(float) if given.dtype == bool else given, "statistics")
-        active = np.flatnonzero(self._decisions == 0)
         if rows.ndim == 1 and active.size == 1:
             rows = rows[:, None]
         left = self.n_resamples - self._n_read

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._draws._row_order as _row_order
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 
 Float = NDArray[np.float64]
@@ -200,6 +200,7 @@ class Proxy(_checks.OwnInit):
             If a reward or score is nan or outside its support, or a row is repeated or unknown; nothing is changed
             then.
         """
+        _frames.require_same_rows(rewards=rewards, rows=rows, scores=scores)
         return self._adjusted(*self._checked(rewards, rows, scores))
 
     def _adjusted(self, y: Float, q: Float, chosen: NDArray[np.intp] | None) -> Float:

@@ -63,7 +63,7 @@ class StreamRace(RoundsInFlight):
                 "support is None; a race on streams needs support=(low, high), an interval that holds every reward, "
                 "because its bounds rest on it; only BettingRace has an asymptotic kind, with support=None"
             )
-        self._names = _checks.arm_names(names, n_arms)
+        self._names = _frames.arms_called(names, n_arms, support=support, cost=cost)
         ends = FINITE if support is None else _frames.support_of_arms(support, self._names)
         low, high = _checks.support_bounds(ends, n_arms)
         if (0.5 * high - 0.5 * low > 0.125 * MOST).any():
@@ -202,9 +202,9 @@ class StreamRace(RoundsInFlight):
             before = self._race.position_now
             self._tell_pending(rewards, arms, rounds)
             return int(self._race.position_now - before)
-        if self._names is not None and not self.done:
-            asked = self._race.asked()
-            rewards = _frames.in_order(rewards, [self._names[arm] for arm in asked], "rewards", "arms asked for")
+        names = self._names
+        if _frames.labels_of(rewards) is not None and not self.done:
+            rewards, names = _frames.block_of(rewards, names, self._race.asked(), self._race.n_arms)
         block = _checks.numbers_of(rewards, "rewards")
         n_open = self._race.n_arms if self._missing == "drop" else self._race.n_open
         if self.done:
@@ -215,8 +215,9 @@ class StreamRace(RoundsInFlight):
                 f"by arms{'' if self._missing == 'drop' else ' still in the race'}, are needed"
             )
         self._not_in_flight("tell() without arms and rounds")
-        with _checks.named_arms(self._names, self._race):
+        with _checks.named_arms(names, self._race):
             used = self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
+        self._names = names
         if self._flight is not None:
             self._flight.follow()
         return used

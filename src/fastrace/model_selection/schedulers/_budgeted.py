@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace.model_selection._penalties import Penalties, Penalty
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
 
@@ -27,7 +27,9 @@ class Budgeted(Scheduler):
         self, rows_per_quantum: ArrayLike, quanta: float, penalties: Sequence[Penalty], n_rows: int | None,
         names: Sequence[str] | None,
     ) -> None:
-        rates = _checks.as_array(rows_per_quantum, "rows_per_quantum")
+        names = _frames.arms_called(names, rows_per_quantum=rows_per_quantum)
+        rates = _checks.as_array(_frames.of_arms(rows_per_quantum, names, "rows_per_quantum", "classes"),
+                                 "rows_per_quantum")
         if rates.ndim != 1 or rates.size == 0 or rates.dtype.kind not in "iu":
             raise ValueError(f"rows_per_quantum is {_checks.shown(rows_per_quantum)}; whole numbers, one per class, "
                              f"are needed")

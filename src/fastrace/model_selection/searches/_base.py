@@ -48,8 +48,9 @@ best_index_, best_params_, best_score_, best_estimator_, refit_time_, scorer_, n
     As for `GridSearchCV`. For a list of learners `best_estimator_` is the learner itself.""",
     "trainings": """\
 trainings_ : object
-    After a `fit` that was interrupted or raised: the trainings on a split that were finished or given up, ``len()``
-    of them, from which the next `fit` on the same data goes on. To pass them on, pickle the search.""",
+    After a `fit` that was interrupted or raised, or that `max_seconds` ended: the trainings on a split that were
+    finished or given up, ``len()`` of them, from which the next `fit` on the same data goes on. To pass them on,
+    pickle the search; to begin anew, or to free their memory, delete them.""",
 }
 
 
@@ -87,8 +88,10 @@ class Task:
 
     def keep(self, key: str) -> Saved:
         """The trainings of this search that are finished, kept until `fit` ends, whatever happens on the way."""
-        parts = {} if self.saved is None else self.saved.resumed(key, self.crew.limit)
-        kept = self.search.trainings_ = Saved(key, self.seeds, parts)
+        saved = self.saved
+        parts = {} if saved is None else saved.resumed(key, self.crew.limit)
+        predictions = [] if saved is None or saved.key != key else getattr(saved, "predictions", [])
+        kept = self.search.trainings_ = Saved(key, self.seeds, parts, predictions)
         self.checkpoint.begin(kept)
         return kept
 
@@ -147,7 +150,8 @@ class CandidateSearch(_sklearn.BaseSearchCV):
         self.scorer_ = _sklearn.scorer_of(task.scorers)
         if self.refit:
             self._refit(task)
-        del self.trainings_
+        if not self._out_of_time():
+            del self.trainings_
         task.callbacks.end()
         return self
 
@@ -176,6 +180,10 @@ class CandidateSearch(_sklearn.BaseSearchCV):
 
     def _search(self, task: Task) -> None:
         """Train and choose: ``cv_results_``, ``best_index_`` and the like."""
+        raise NotImplementedError
+
+    def _out_of_time(self) -> bool:
+        """Whether `max_seconds` ended the search, so that another `fit` may go on."""
         raise NotImplementedError
 
     def _share(self) -> float:

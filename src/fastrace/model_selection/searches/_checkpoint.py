@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Saved:
     key: str
     seeds: Any
     parts: dict[Any, Any]
+    predictions: list[Any] = field(default_factory=list)    # one `Predictions`, where there are any; not in the file
 
     def __len__(self) -> int:
         return len(self.parts)

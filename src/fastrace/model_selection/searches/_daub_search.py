@@ -79,7 +79,8 @@ class DAUBSearchCV(CandidateSearch):
     max_seconds : float, optional
         Seconds of `fit` after which no further training is begun: the best of the scores so far is chosen, and
         ``result_.stopped_by`` is "max_seconds". Trainings under way are waited for, and those of a `checkpoint` count;
-        one training at least, and `refit`, take place in any case.
+        one training at least, and `refit`, take place in any case. Another `fit` on the same data goes on, for as many
+        seconds again: it repeats none of the trainings, which the search keeps in `trainings_`.
     time_limit : float, optional
         Seconds that fitting on one split and scoring may take; a candidate that takes longer is dropped, with the
         reason. See Notes for what can be promised. The last training, for `refit`, has no limit.
@@ -271,6 +272,9 @@ class DAUBSearchCV(CandidateSearch):
         if self.first != "auto":
             method._checked_first(self.first)           # the result says so if there are not so many rows
         return Run(method, n_rows, self._trainings(task, orders, sizes), metric=task.metric, several=several)
+
+    def _out_of_time(self) -> bool:
+        return bool(self.result_.stopped_by == "max_seconds")
 
     @property
     def _train_scores(self) -> bool:

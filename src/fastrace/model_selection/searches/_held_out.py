@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from fastrace._base import _checks, _clock
+from fastrace._base import _checks, _clock, _frames
 from fastrace._base._progress import meter
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.model_selection._sklearn import split_rows
 from fastrace.model_selection.searches._base import Task, none_left
 from fastrace.model_selection.searches._candidates import names_of
+from fastrace.model_selection.searches._checkpoint import fingerprint
+from fastrace.model_selection.searches._predictions import Predictions
 from fastrace.model_selection.searches._workers import Failure
 from fastrace.races.racing import FiniteRace
 from fastrace.results import RaceResult
@@ -49,7 +51,9 @@ class HeldOut:
 
     def __init__(
         self, search: Any, task: Task, trained: dict[tuple[int, int], Any], metrics: list[Metric],
+        predictions: list[Predictions],
     ) -> None:
+        self.predictions = predictions
         self.search, self.X, self.y, self.splits = search, task.X, task.y, task.splits
         self.target = None if task.y is None else np.asarray(task.y)
         splits, settings = task.splits, task.settings
@@ -70,8 +74,6 @@ class HeldOut:
         if search.missing == "drop":        # which rows remain is not known: they count alike, whatever their split
             self.scale[:] = 1.0
         self.plain = bool((self.scale == 1.0).all())
-        self.seconds = np.zeros((self.count, len(splits)))
-        self.made = 0
         self.show: Any = None
         self.worst: float | None = None             # score of a row that has none, where that is to count
         self.n_filled = 0
@@ -85,6 +87,8 @@ class HeldOut:
         raced = self.metrics[0].score
         ends = search.support if search.support is not None else self._support(raced)
         self.worst = None if search.missing != "worst" or ends is None else ends[0]
+        self.kept = self._kept()
+        self.before = self.kept.made
         with (Parallel(n_jobs=search.n_jobs, require="sharedmem") as parallel,
               meter("predictions", search.max_pulls, search.progress) as self.show):
             while True:
@@ -100,7 +104,8 @@ class HeldOut:
                     race = FiniteRace(
                         self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                         growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
-                        epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls, cost=search.cost,
+                        epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls,
+                        cost=costs(search, self.names),
                         missing=search.missing, outside="warn", rng=np.random.default_rng(seed),
                     )
                 if self._race(race, parallel, seed, end):
@@ -115,6 +120,15 @@ class HeldOut:
         self.result = replace(result, names=self.names, n_missing=result.n_missing + self.n_filled,
                               warnings=result.warnings + said)
         self.models = {}
+
+    def _kept(self) -> Predictions:
+        """The predictions of a `fit` that this one goes on from, if their scores are those that are asked for."""
+        search = self.search
+        about = (search.scoring, search.missing, self.worst,
+                 fingerprint([fold.constants for metric in self.metrics for fold in metric.folds]))
+        if not self.predictions or self.predictions[0].about != about:
+            self.predictions[:] = [Predictions(about, self.count, len(self.splits), len(self.metrics))]
+        return self.predictions[0]
 
     def _lost(self, i: int, failure: Failure) -> None:
         self.failed = sorted({*self.failed, i})
@@ -137,13 +151,14 @@ class HeldOut:
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
         self.n_filled = 0
+        self.kept.sort()
         if race.done:                           # all that are left were asked for: nothing to race for, but to score
             arms, rows = np.atleast_1d(race.result().best), np.arange(self.n_rows)
             if self.search.max_pulls is not None and self.search.max_pulls < rows.size * arms.size:
                 few = max(self.search.max_pulls // arms.size, 1)
                 rows = np.sort(np.random.default_rng(seed).permutation(self.n_rows)[:few])
             return self._read(arms, rows, parallel) is not None
-        while not race.done and not (self.looks and _clock.over(end)):
+        while not race.done and not (self.kept.made > self.before and _clock.over(end)):
             arms, rows = race.ask()
             block = self._read(arms, rows, parallel)
             if block is None:
@@ -157,13 +172,19 @@ class HeldOut:
         blocks = np.empty((len(self.metrics), len(rows), len(arms)))
         of_split = np.searchsorted(self.starts, rows, side="right") - 1
         places = {int(k): np.flatnonzero(of_split == k) for k in np.unique(of_split)}
-        work = [(j, int(i), k) for k in places for j, i in enumerate(arms)]
-        found = parallel(delayed(self._predict)(i, k, rows[places[k]] - self.starts[k]) for _, i, k in work)
+        work = []
+        for k, of_block in places.items():
+            for j, i in enumerate(arms.tolist()):
+                known, kept, n_filled = self.kept.find(i, rows[of_block])
+                blocks[:, of_block[known], j] = kept
+                self.n_filled += n_filled
+                if not known.all():
+                    work.append((j, i, k, of_block[~known]))
+        found = parallel(delayed(self._predict)(i, k, rows[asked] - self.starts[k]) for _, i, k, asked in work)
         bad: set[int] = set()
-        for (j, i, k), (values, seconds, filled) in zip(work, found, strict=True):
-            self.made += len(places[k])
-            self.n_filled += filled
-            self.seconds[i, k] += seconds
+        for (j, i, k, asked), (values, seconds, filled) in zip(work, found, strict=True):
+            self.kept.made += len(asked)
+            self.kept.seconds[i, k] += seconds
             if isinstance(values, Exception):
                 if self.search.error_score == "raise":
                     raise values
@@ -182,10 +203,12 @@ class HeldOut:
                         self.warned.add((i, name))
                         warnings.warn(f"candidate {i} has no {name}: {Failure.of(scores)}", stacklevel=8)
                     scores = np.nan
-                blocks[m, places[k], j] = scores
+                blocks[m, asked, j] = scores
+            self.n_filled += int(filled.sum())
+            self.kept.keep(i, rows[asked], blocks[:, asked, j], filled)
         if bad:
             return None
-        self.show(self.made)
+        self.show(self.kept.made)
         present = ~np.isnan(blocks[0]).any(axis=1)          # the other rows are dropped
         for k, of_block in places.items():
             of_block = of_block[present[of_block]]
@@ -197,10 +220,10 @@ class HeldOut:
         self.looks.append(Look(arms.copy(), self.sums[:, arms], self.counts.copy()))
         return np.asarray(blocks[0])
 
-    def _predict(self, i: int, k: int, places: NDArray[np.int64]) -> tuple[Any, float, int]:
-        """Scores of some rows of a split by a candidate, by metric, or the exception; seconds; and how many scores
-        were missing and count as the worst."""
-        began, filled = time.perf_counter(), 0
+    def _predict(self, i: int, k: int, places: NDArray[np.int64]) -> tuple[Any, float, NDArray[np.bool_]]:
+        """Scores of some rows of a split by a candidate, by metric, or the exception; seconds; and which scores were
+        missing and count as the worst."""
+        began, filled = time.perf_counter(), np.zeros(len(places), bool)
         train, test = self.splits[k]
         rows, model = test[places], self.models[i, k]
         responses: dict[str, Any] = {}
@@ -218,7 +241,7 @@ class HeldOut:
                 unknown = np.isnan(values)
                 if self.search.missing != "raise" and unknown.any() and not found:
                     if self.worst is not None:
-                        values, filled = np.where(unknown, self.worst, values), int(unknown.sum())
+                        values, filled = np.where(unknown, self.worst, values), unknown.copy()
                     unknown[:] = False
                 elif self.search.missing == "drop" and found:       # such a row is dropped by the first score
                     unknown &= ~np.isnan(found[0])
@@ -227,7 +250,7 @@ class HeldOut:
                 found.append(values)
             except Exception as error:
                 if not found:                            # what is raced for
-                    return error, time.perf_counter() - began, 0
+                    return error, time.perf_counter() - began, filled
                 found.append(error)
         return found, time.perf_counter() - began, filled
 
@@ -268,6 +291,13 @@ class HeldOut:
         else:
             mean[whole_rows] = per_split[whole_rows].mean(axis=1)
         return per_split, mean
+
+
+def costs(search: Any, names: Any) -> NDArray[np.float64] | None:
+    """What one prediction of each candidate costs, by the names of the candidates where it has some."""
+    if search.cost is None:
+        return None
+    return _checks.arm_costs(_frames.of_arms(search.cost, names, "cost", "candidates"), len(names))
 
 
 def equal_weights(metric: Metric) -> None:

@@ -17,9 +17,9 @@ from fastrace._base._progress import meter
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
 from fastrace.model_selection.searches._base import CandidateSearch, Task
-from fastrace.model_selection.searches._candidates import Candidates
+from fastrace.model_selection.searches._candidates import Candidates, names_of
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
-from fastrace.model_selection.searches._held_out import HeldOut, Metric, equal_weights
+from fastrace.model_selection.searches._held_out import HeldOut, Metric, costs, equal_weights
 from fastrace.model_selection.searches._trainings import Trainings
 from fastrace.model_selection.searches._workers import Failure
 from fastrace.races import _options
@@ -63,8 +63,11 @@ class RacingSearchCV(CandidateSearch):
         Seconds of `fit` after which no further predictions are asked for, with the answer of the last look:
         ``race_.stopped_by`` is then "max_seconds", and intervals and ``race_.error_bound`` hold as after any look. A
         look that is under way is waited for; all trainings, the first look and `refit` take place in any case.
+        Another `fit` on the same data goes on, for as many seconds again and at least one look: no candidate is trained
+        again and no prediction made again. The search keeps all models for it, in `trainings_`.
     cost : float or array_like of shape (n_candidates,), optional
-        What one prediction costs, in any unit; ``race_.cost`` adds it up.
+        What one prediction costs, in any unit; ``race_.cost`` adds it up. A series of pandas goes by the names of the
+        candidates, as ``race_.names`` says them, or by their numbers.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a row without a score does: one whose prediction, or score, is nan. ``"raise"``: the prediction has failed,
         see `error_score`. ``"drop"``: the row is left out for all candidates, and the score is the mean over the
@@ -98,7 +101,8 @@ class RacingSearchCV(CandidateSearch):
     race_ : RaceResult
         What the race found; prints as a table.
     fraction_read_ : float
-        Predictions made, over those of predicting all held-out rows by all candidates.
+        Predictions made, those of a `fit` that this one went on from included, over those of predicting all held-out
+        rows by all candidates.
     {trainings}
 
     Raises
@@ -203,14 +207,14 @@ class RacingSearchCV(CandidateSearch):
 
     def _search(self, task: Task) -> None:
         metrics = self._metrics(task)
-        self._check_race(len(task.settings), metrics[0])
+        self._check_race(task.settings, metrics[0])
         trained = self._train(task)
-        race = HeldOut(self, task, trained, metrics)
+        race = HeldOut(self, task, trained, metrics, self.trainings_.predictions)
         race.run(self.delta, task.seeds[2], task.end)
         self.race_ = race.result
         if self.race_.warnings:
             warnings.warn("the race is not as promised: " + "; ".join(self.race_.warnings), UserWarning, stacklevel=5)
-        self.fraction_read_ = race.made / (len(task.settings) * race.n_rows)
+        self.fraction_read_ = race.kept.made / (len(task.settings) * race.n_rows)
         self.multimetric_ = isinstance(task.scorers, _sklearn.MultimetricScorer)
         self._report(task, trained, race)
         if callable(self.refit):
@@ -220,13 +224,16 @@ class RacingSearchCV(CandidateSearch):
             self.best_score_ = self.cv_results_[f"mean_test_{metrics[0].name}"][self.best_index_]
         self.best_params_ = task.settings[self.best_index_]
 
-    def _check_race(self, count: int, metric: Metric) -> None:
+    def _out_of_time(self) -> bool:
+        return bool(self.race_.stopped_by == "max_seconds")
+
+    def _check_race(self, settings: list[dict[str, Any]], metric: Metric) -> None:
         """Check what the race is asked for before anything is trained."""
+        count = len(settings)
         with _checks.options_of(type(self).__name__):
             _checks.epsilon(self.epsilon)
             _checks.budget(self.max_pulls, count, count > _checks.n_best(self.n_best, count))
-            if self.cost is not None:
-                _checks.arm_costs(self.cost, count)
+            costs(self, names_of(settings))
             low = np.zeros(1) if self.support is not None or metric.score.support_for(None) is not None else None
             if _options.missing(self.missing, "pairwise", low, low) == "drop":
                 equal_weights(metric)
@@ -279,7 +286,8 @@ class RacingSearchCV(CandidateSearch):
             for k in range(n_splits):
                 found = {name: scores[i, k] for name, (scores, _) in zip(names, tables, strict=True)}
                 outs.append(_as_fit(trained[i, k]) | {
-                    "test_scores": found if self.multimetric_ else found[names[0]], "score_time": race.seconds[i, k]})
+                    "test_scores": found if self.multimetric_ else found[names[0]],
+                    "score_time": race.kept.seconds[i, k]})
         half_width = np.array(result.half_width, np.float64)
         half_width[race.failed] = np.nan
         with warnings.catch_warnings():
