@@ -132,12 +132,13 @@ def six_models(kind):
 class LogLoss:
     """60 races of six models for log loss, from 50,000 rows of predictions: the share read, and how many were wrong.
 
-    By the normal rule, and by bets with the ends of the scores: those of the arrays, or of any probability. The four
-    that are far apart are the simplest logistic regressions.
+    By the normal rule, and by bets with the ends of the scores: those of the arrays, or of any probability, or, of a
+    function too, the log of the least probability, where that is known. The four that are far apart are the simplest
+    logistic regressions.
     """
 
     params = [["logistic regression", "boosted trees", "trees with pure leaves", "four far apart"],
-              ["normal", "arrays", "function"]]
+              ["normal", "arrays", "function", "function and support"]]
     param_names = ["probabilities", "how"]
     timeout = 600
 
@@ -157,6 +158,8 @@ class LogLoss:
         self.given = {"y_pred": table} if how == "arrays" else {
             "y_pred": lambda arms, rows: table[np.ix_(rows, arms)], "n_candidates": table.shape[1]}
         self.given |= {"bound": "normal"} if how == "normal" else {}
+        if how == "function and support":
+            self.given["support"] = float(np.log(np.clip(table.min(), 2.22e-16, 1.0))), 0.0
 
     def races(self):
         return [race_predictions(self.y, scoring="neg_log_loss", first_look=50, cost=1.0, rng=seed, **self.given)

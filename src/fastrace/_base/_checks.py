@@ -23,13 +23,11 @@ Generator = np.random.Generator
 RngLike = None | int | np.random.SeedSequence | np.random.BitGenerator | np.random.Generator
 Support = tuple[ArrayLike, ArrayLike]
 SHOWN = 30             # most numbers of a user's value that an error quotes
-RUNNING = 1000         # rows that show whether a column holds running numbers
 COARSE = 5e-13             # of its ends: a support that is narrower leaves too few digits of a float to sums
 MOST_COST = 1e280       # of an evaluation: sums of so many stay within a float
 MOST = 2**63 - 1        # that 64 bits count
 MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
-INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 _BETWEEN = "fastrace", "contextlib"     # modules whose frames stand between a user's line and a warning
 LARGE = 2**53               # beyond, a float does not hold every whole number
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
@@ -138,17 +136,26 @@ def of_objects(value: Any, name: str) -> NDArray[Any]:
     """An array, objects as floats if they are numbers, Decimals, or missing (None and NA, which become nan).
 
     Dates, durations, words and other objects keep their dtype, which the caller refuses: none is read as a number, as
-    NumPy would.
+    NumPy would, and categories, or dates in a frame, are refused at once.
     """
+    _refuse_kinds(value, name)
     array = as_array(value, name)
     if array.dtype.kind != "O" or array.ndim == 0 and array.item() is None:
         return array
     parts = array.ravel().tolist()
     if not all(part is None or is_number(part) or type(part).__name__ == "NAType" for part in parts):
         return array
-    found = [_nearest(part) if is_number(part) else np.nan for part in parts]
+    found = [nearest(part) if is_number(part) else np.nan for part in parts]
     _refuse_lost([part for part, near in zip(parts, found, strict=True) if abs(near) >= LARGE and near != part], name)
     return np.array(found, dtype=np.float64).reshape(array.shape)
+
+
+def _refuse_kinds(value: Any, name: str) -> None:
+    """Refuse columns of pandas or polars of which NumPy would make numbers that they are not."""
+    held = None if isinstance(value, np.ndarray) else getattr(value, "dtypes", getattr(value, "dtype", None))
+    for kind in held if isinstance(held, Iterable) else (held,):
+        if str(kind) == "category" or getattr(kind, "is_temporal", bool)():
+            raise TypeError(f"{name} holds values of type {kind}; real numbers are needed: convert what stands for one")
 
 
 def exact(array: NDArray[Any], name: str) -> NDArray[Any]:
@@ -169,7 +176,8 @@ def _refuse_lost(lost: list[Any], name: str) -> None:
                          f"those digits do not matter")
 
 
-def _nearest(number: Any) -> float:
+def nearest(number: Any) -> float:
+    """The float of a number; an infinite one of those beyond what a float holds."""
     try:
         return float(number)
     except OverflowError:
@@ -295,8 +303,8 @@ def arm_names(names: Sequence[Any] | None, n_arms: int, noun: str = "arm") -> tu
     """What to call the arms, or what else has names: one name each, no two alike; None if they have none."""
     if names is None:
         return None
-    if isinstance(names, (str, bytes, Set)) or not isinstance(names, Iterable):
-        raise TypeError(f"names is {names!r}; a sequence of names is needed, one for each of {n_arms} {noun}s")
+    if isinstance(names, (str, bytes, Set)) or hasattr(names, "columns") or not isinstance(names, Iterable):
+        raise TypeError(f"names is {shown(names)}; a sequence of names is needed, one for each of {n_arms} {noun}s")
     found = (FoundNames if isinstance(names, FoundNames) else tuple)(str(name) for name in names)
     if len(found) != n_arms:
         raise ValueError(f"names has {len(found)} entries; one per {noun} is needed, and there are {n_arms}")
@@ -632,14 +640,3 @@ def rebuilds(
         return decorated
 
     return decorate
-
-
-def index_like(name: str, head: NDArray[Any]) -> str:
-    """Why a column, of which these are the first rows, looks like an index; empty if it does not."""
-    if head.dtype.kind not in "fiu":
-        return ""
-    with np.errstate(invalid="ignore"):
-        whole = bool(np.isfinite(head).all() and (head == np.floor(head)).all())
-        if whole and head.size > 2 and bool((np.diff(head.astype(np.float64)) == 1.0).all()):
-            return "holds running numbers"
-    return "is named like an index" if whole and name.strip().lower().split(":")[0] in INDEX_NAMES else ""

@@ -13,6 +13,8 @@ from fastrace._base import _checks
 
 Floats = NDArray[np.float64]
 
+RUNNING = 1000         # rows that show whether a column holds running numbers
+INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
 _FEW = 100  # entries of a list that may be of anything; of a longer one, such as of numbers, the types are looked at
 MISSING = ": with nan, by .filled(numpy.nan), for what takes missing='drop' or 'worst'"
 
@@ -370,3 +372,14 @@ def _stacked(table: Mapping[Any, Any], called: str) -> NDArray[Any]:
 def _refuse_words(names: list[str], called: str) -> None:
     if names:
         raise ValueError(f"{called} has columns that are not numbers: {', '.join(names[:5])}; leave them out")
+
+
+def index_like(name: str, head: NDArray[Any]) -> str:
+    """Why a column, of which these are the first rows, looks like an index; empty if it does not."""
+    if head.dtype.kind not in "fiu":
+        return ""
+    with np.errstate(invalid="ignore"):
+        whole = bool(np.isfinite(head).all() and (head == np.floor(head)).all())
+        if whole and head.size > 2 and bool((np.diff(head.astype(np.float64)) == 1.0).all()):
+            return "holds running numbers"
+    return "is named like an index" if whole and name.strip().lower().split(":")[0] in INDEX_NAMES else ""

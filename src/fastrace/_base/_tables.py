@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._words import one_line
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt")
@@ -116,7 +116,7 @@ def load_table(
             return table[:, chosen], [names[place] for place in chosen]
         table = table.iloc[:, chosen]
     elif isinstance(table, np.ndarray):
-        _refuse_index(path, names, [table[:_checks.RUNNING, place] for place in range(table.shape[1])])
+        _refuse_index(path, names, [table[:_frames.RUNNING, place] for place in range(table.shape[1])])
         return table, names
     import pandas as pd
 
@@ -131,7 +131,7 @@ def load_table(
             f"{some([name for name in names if name not in words]) or 'there are none'}"
         )
     if columns is None:
-        _refuse_index(path, names, [table.iloc[:_checks.RUNNING, place].to_numpy() for place in range(table.shape[1])])
+        _refuse_index(path, names, [table.iloc[:_frames.RUNNING, place].to_numpy() for place in range(table.shape[1])])
     missing = table.isna().to_numpy()
     if missing.any() and gaps == "allowed":
         table = table.astype(np.float64)        # types of pandas that know of missing values say so otherwise
@@ -345,7 +345,7 @@ def _refuse_twins(path: Path, names: list[str]) -> None:
 def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
     """Refuse a column that looks like an index."""
     for name, head in zip(names, heads, strict=True):
-        why = _checks.index_like(name, head)
+        why = _frames.index_like(name, head)
         if not why or len(names) < 2:
             continue
         others = ",".join(str(place) if "," in other else other for place, other in enumerate(names) if other != name)

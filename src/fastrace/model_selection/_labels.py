@@ -61,7 +61,7 @@ def check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> N
             f"as {np.asarray(p.flat[0]).item()!r}: none can be right; give both the same kind of labels"
         )
     if theirs == NUMBERS and p.dtype.kind in "fO":
-        values = p.astype(np.float64)
+        values = _as_floats(p)
         odd = np.isfinite(values) & (values != np.floor(values)) & ~np.isin(values, fractions)
         if odd.any():
             raise ValueError(
@@ -88,11 +88,21 @@ def refuse_missing(y: NDArray[Any]) -> None:
         )
 
 
+def _as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Labels that are numbers as floats; whole ones beyond what a float holds are infinite."""
+    if values.dtype.kind != "O":
+        return values.astype(np.float64)
+    return np.array([_checks.nearest(value) for value in values.ravel().tolist()]).reshape(values.shape)
+
+
 def _distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Each value once; objects need not be sortable."""
     if values.dtype.kind != "O":
         return np.unique(values)
-    found = list(dict.fromkeys(values.ravel().tolist()))
+    try:
+        found = list(dict.fromkeys(values.ravel().tolist()))
+    except TypeError as error:
+        raise TypeError(f"y_true holds no labels ({error}); words or numbers are needed") from None
     made = np.empty(len(found), object)
     made[:] = found
     return made

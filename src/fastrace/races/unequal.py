@@ -21,7 +21,7 @@ from fastrace.races._options import RaceOptions
 from fastrace.races._ragged import Ragged
 from fastrace.results import UnequalResult
 from fastrace.results.columns import remembered
-from fastrace.sources import CallableSource, Source
+from fastrace.sources import CallableSource, Source, column_names
 
 INEXACT_LOOKS = _unequal_judge.N_LOOKS - 1
 INEXACT_PAIRS = _unequal_judge.N_LOOKS**2 - 1
@@ -366,9 +366,9 @@ def race_sums(
         names = list(rewards) if names is None else names
         rewards = list(rewards.values())
     with _checks.options_of("race_sums"):
-        if getattr(rewards, "ndim", 1) == 2:
+        if getattr(rewards, "ndim", 1) == 2 or column_names(rewards) is not None:
             raise ValueError(
-                f"rewards is a table of shape {np.shape(rewards)}, whose arms could be its rows or its columns; give a "  # type: ignore[arg-type]
+                f"rewards is a table, {_checks.shown(rewards)}, whose arms could be its rows or its columns; give a "
                 f"list of vectors, one per arm, or race its columns by `race`, which finds the largest mean"
             )
         if sizes is None:

@@ -95,11 +95,11 @@ def index_warnings(
     if names is None or len(names) < 2:
         return ()
     arms, why = np.arange(len(names)), [""]
-    for most in (10, _checks.RUNNING):
+    for most in (10, _frames.RUNNING):
         block = read(np.arange(min(most, n_rows)), arms)
         if block.ndim != 2:         # a vector per row and arm
             return ()
-        why = [_checks.index_like(names[arm], head) for arm, head in zip(arms, block.T, strict=True)]
+        why = [_frames.index_like(names[arm], head) for arm, head in zip(arms, block.T, strict=True)]
         arms, why = arms[[bool(text) for text in why]], [text for text in why if text]
         if not why:
             return ()

@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -292,6 +292,8 @@ class Comparison(_checks.OwnInit):
         if not isinstance(arms, list) and (isinstance(arms, (str, bytes)) or np.ndim(arms) == 0):
             return np.full(count, self._code_of(arms, "arms"), dtype=np.intp)
         array = arms if isinstance(arms, list) else _checks.as_array(arms, "arms")
+        if not isinstance(array, list) and array.ndim != 1:
+            raise ValueError(f"arms is {_checks.shown(arms)}; a label for each reward, a vector of them, is needed")
         if len(array) != count:
             raise ValueError(f"arms has {len(array)} entries and rewards {count}; each reward needs its arm")
         numbered = self._labels == tuple(range(len(self._labels)))
@@ -330,6 +332,10 @@ class Comparison(_checks.OwnInit):
         keys: list[Hashable] = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
         if len(keys) != count:
             raise ValueError(f"clusters has {len(keys)} keys and rewards {count}; each reward needs one")
+        odd = next((key for key in keys if not isinstance(key, Hashable)), None)
+        if odd is not None:
+            raise TypeError(f"clusters holds {_checks.shown(odd)} of type {type(odd).__name__}; a key per reward is "
+                            f"needed, a word, a number or a tuple")
         parts = (keys[start:start + AT_ONCE] for start in range(0, count, AT_ONCE))
         if any(key is None or key != key for part in parts for key in dict.fromkeys(part)):
             bad = next(place for place, key in enumerate(keys) if key is None or key != key)
@@ -624,7 +630,7 @@ def _first_word(rewards: Any, name: Any = "rewards") -> str:
 def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
     """Labels of the arms, checked."""
     _checks.unmasked(arms, "arms")
-    if isinstance(arms, (str, bytes)):
+    if isinstance(arms, (str, bytes, Set)) and not isinstance(arms, Mapping):
         raise TypeError(f"arms is {arms!r}; a number of arms, or a sequence of labels such as ['A', 'B'], is needed")
     if not isinstance(arms, Iterable):
         count = _checks.integer(arms, "arms", 1, "there must be something to observe")
@@ -639,10 +645,11 @@ def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
     if not labels:
         raise ValueError("arms is empty; at least 1 arm is needed")
     for label in labels:
+        if not isinstance(label, Hashable) or getattr(label, "ndim", False):
+            raise TypeError(f"arms has {_checks.shown(label)} of type {type(label).__name__}; a word or a number is "
+                            f"needed")
         if label is None or label != label:
             raise ValueError(f"arms has {label!r}, which is no label: give the arm a name")
-        if not isinstance(label, Hashable):
-            raise TypeError(f"arms has {label!r} of type {type(label).__name__}; a word or a number is needed")
     if len(set(labels)) < len(labels):          # as 1, 1.0 and True, which Python takes for one key
         raise ValueError(f"arms has labels that are equal, {_checks.shown(labels)}; labels must be all different: "
                          f"give words")
