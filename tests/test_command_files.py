@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -240,3 +241,44 @@ def test_an_estimate_takes_the_first_line_as_it_is_told(tmp_path, capsys, order)
     assert mean("--column", 1, "--no-header")[0] == 100 and mean("--column", 1, "--header") == (99, 0.25)
     file.write_text("x,2019\n" + "y,0.25\n" * 99)       # there is no column 2019 but by name
     assert mean("--column", 2019) == (99, 0.25)
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.feather"])
+def test_decimals_are_numbers(tmp_path, capsys, name):
+    pa, parquet, feather = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet", "pyarrow.feather"))
+    rewards = np.random.default_rng(0).integers(0, 90_000, (800, 2)) + [0, 10_000]
+    made = {arm: pa.array([Decimal(int(k)).scaleb(-5) for k in rewards[:, j]], pa.decimal128(12, 5))
+            for j, arm in enumerate("ab")}
+    made["arm"] = pa.array([Decimal("1.10"), None, Decimal("2.00"), Decimal("2.00")] * 200, pa.decimal128(4, 2))
+    file, plain = tmp_path / name, save(tmp_path / "plain.parquet", rewards / 1e5, "ab")
+    write = {"table.parquet": parquet.write_table, "table.feather": feather.write_feather}[name]
+    write(pa.table(made), file)
+    arguments = "--support", 0, 1, "--seed", 1, "--json"
+    for command in (["race", "--columns", "a,b"], ["estimate", "--column", "b"]):
+        (status, out, _), wanted = (say(capsys, command[0], held, *command[1:], *arguments) for held in (file, plain))
+        assert status == 0 and json.loads(out) == json.loads(wanted[1])
+    status, _, err = say(capsys, "race", file, *arguments)
+    assert status == 2 and "has no number in row 1, counted from 0, of column 'arm'" in err
+    status, _, err = say(capsys, "compare", file, "--arm", "arm", "--reward", "a", "--support", 0, 1)
+    assert status == 2 and "column 'arm' has 200 missing entries" in err
+    huge = pa.table({"a": pa.array([Decimal(2**53 + 1)] * 9, pa.decimal128(20, 0)), "b": pa.array([1.0] * 9)})
+    write(huge, tmp_path / f"huge{file.suffix}")
+    status, _, err = say(capsys, "race", tmp_path / f"huge{file.suffix}")
+    assert status == 2 and "column 'a' holds Decimal('9007199254740993'), which no float64 holds" in err
+
+
+@pytest.mark.parametrize("between", [" ", "   "])
+def test_spaces_between_columns_are_hinted_at(tmp_path, capsys, between):
+    file = tmp_path / "t.txt"
+    file.write_text("\n".join(map(between.join, [["old", "new"], *[["0.1", "0.9"], ["0.2", "0.8"]] * 100])))
+    status, _, err = say(capsys, "race", file, "--support", 0, 1)
+    one = ", with one space between two columns" if len(between) > 1 else ""
+    assert status == 2 and err.endswith(f"commas must separate the columns, or say --delimiter ' '{one}\n")
+    status, _, err = say(capsys, "estimate", file, "--support", 0, 1)
+    assert status == 2 and "choose a column with --column, and say --delimiter ' ' if spaces separate them" in err
+    if not one:
+        assert say(capsys, "race", file, "--support", 0, 1, "--delimiter", " ")[0] == 0
+        assert say(capsys, "estimate", file, "--support", 0, 1, "--delimiter", " ", "--column", "new")[0] == 0
+    file.write_text("the answer\nyes please\nno thanks\n")        # words, which no spaces separate
+    status, _, err = say(capsys, "race", file, "--support", 0, 1)
+    assert status == 2 and "columns that are not numbers: the answer" in err
