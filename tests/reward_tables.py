@@ -30,6 +30,21 @@ def read_only(x):
     return x
 
 
+def unaligned(x):
+    raw = np.zeros(x.nbytes + 1, np.uint8)
+    out = raw[1:].view(x.dtype).reshape(x.shape)
+    out[...] = x
+    return out
+
+
+def spread(x):
+    """Every second row and every third column of a larger table, or every second number of a vector."""
+    out = np.full((2 * x.shape[0], *(3 * n for n in x.shape[1:])), 77.0, x.dtype)
+    view = out[::2, ::3] if x.ndim == 2 else out[::2]
+    view[...] = x
+    return view
+
+
 def memory_map(x, folder):
     np.save(folder / "x.npy", x)
     return np.load(folder / "x.npy", mmap_mode="r")

@@ -21,7 +21,7 @@ from fastrace.races._options import BOUNDS, RIGOROUS
 from fuzz import fuzz_race
 from guarantee import assert_rate_at_most, few_or_many
 from resident import assert_grows_at_most
-from reward_tables import memory_map
+from reward_tables import memory_map, read_only, spread, unaligned
 
 RULES = [rule for rule in BOUNDS if rule != "auto"]
 
@@ -329,25 +329,6 @@ def test_tables_that_are_none(rewards):
             call(rewards)
 
 
-def _spread(x):
-    wide = np.zeros((2 * x.shape[0], 3 * x.shape[1]), x.dtype)
-    wide[::2, ::3] = x
-    return wide[::2, ::3]
-
-
-def _unaligned(x):
-    raw = np.zeros(x.nbytes + 1, np.uint8)
-    out = raw[1:].view(x.dtype).reshape(x.shape)
-    out[...] = x
-    return out
-
-
-def _read_only(x):
-    x = x.copy()
-    x.setflags(write=False)
-    return x
-
-
 def _frame(x):
     return pytest.importorskip("pandas").DataFrame(x)
 
@@ -361,13 +342,13 @@ KINDS = {
     "bool": lambda x, _: x > 50,
     "longdouble": lambda x, _: x.astype(np.longdouble),
     "big-endian": lambda x, _: x.astype(">f8"),
-    "read-only": lambda x, _: _read_only(x),
-    "strided": lambda x, _: _spread(x),
-    "strided float32": lambda x, _: _spread(x.astype(np.float32)),
+    "read-only": lambda x, _: read_only(x),
+    "strided": lambda x, _: spread(x),
+    "strided float32": lambda x, _: spread(x.astype(np.float32)),
     "reversed": lambda x, _: x[::-1, ::-1].copy()[::-1, ::-1],
     "Fortran": lambda x, _: np.asfortranarray(x),
     "zero stride": lambda x, _: np.broadcast_to(x[:1], x.shape),
-    "unaligned": lambda x, _: _unaligned(x),
+    "unaligned": lambda x, _: unaligned(x),
     "nothing masked": lambda x, _: np.ma.masked_array(x, mask=False),
     "memory map": memory_map,
     "pandas": lambda x, _: _frame(x),

@@ -12,7 +12,7 @@ import pytest
 
 from fastrace.moments import RunningComoments, RunningMoments
 from resident import assert_grows_at_most
-from reward_tables import memory_map
+from reward_tables import memory_map, read_only, spread, unaligned
 from running_moments import assert_close, comoments_of, moments_of, state
 
 
@@ -114,26 +114,6 @@ def test_nothing_is_no_change():
     assert (state(m), state(m3), state(c)) == befores
 
 
-def _read_only(x):
-    x = x.copy()
-    x.flags.writeable = False
-    return x
-
-
-def _unaligned(x):
-    raw = np.zeros(x.nbytes + 1, np.uint8)
-    out = raw[1:].view(x.dtype).reshape(x.shape)
-    out[...] = x
-    return out
-
-
-def _spread(x):
-    out = np.full((2 * x.shape[0], *(3 * n for n in x.shape[1:])), 77.0, x.dtype)
-    view = out[::2, ::3] if x.ndim == 2 else out[::2]
-    view[...] = x
-    return view
-
-
 WAYS = {
     "float64": lambda x, _: x,
     "float32": lambda x, _: x.astype(np.float32),
@@ -145,10 +125,10 @@ WAYS = {
     "longdouble": lambda x, _: x.astype(np.longdouble),
     "big-endian": lambda x, _: x.astype(">f8"),
     "big-endian float32": lambda x, _: x.astype(">f4"),
-    "read-only": lambda x, _: _read_only(x),
-    "unaligned": lambda x, _: _unaligned(x),
-    "strided": lambda x, _: _spread(x),
-    "strided float32": lambda x, _: _spread(x.astype(np.float32)),
+    "read-only": lambda x, _: read_only(x),
+    "unaligned": lambda x, _: unaligned(x),
+    "strided": lambda x, _: spread(x),
+    "strided float32": lambda x, _: spread(x.astype(np.float32)),
     "reversed": lambda x, _: x[::-1].copy()[::-1],
     "reversed float32": lambda x, _: x.astype(np.float32)[::-1],
     "Fortran": lambda x, _: np.asfortranarray(x),

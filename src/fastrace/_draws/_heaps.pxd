@@ -63,21 +63,6 @@ cdef inline void heap_order(heap_t *heap) noexcept nogil:
         heap_down(heap, at)             # nothing may move up yet: what is above is not in order
 
 
-cdef inline void heap_push(heap_t *heap, Py_ssize_t arm) noexcept nogil:
-    """Add an arm; `item` has room for it."""
-    _put(heap, heap.size, arm)
-    heap.size += 1
-    heap_sift(heap, heap.size - 1)
-
-
-cdef inline void heap_remove(heap_t *heap, Py_ssize_t at) noexcept nogil:
-    """Take out the arm at a place."""
-    heap.size -= 1
-    if at < heap.size:
-        _put(heap, at, heap.item[heap.size])
-        heap_sift(heap, at)
-
-
 cdef inline void heap_exchange(heap_t *one, heap_t *other) noexcept nogil:
     """Exchange the tops of two heaps."""
     cdef Py_ssize_t arm = one.item[0]

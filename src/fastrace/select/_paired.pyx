@@ -10,7 +10,6 @@ from libc.math cimport INFINITY, exp, fabs, floor, fmax, fmin, log, log1p, sqrt
 from libc.stdint cimport int64_t
 cimport numpy as cnp
 
-from fastrace._base._guard cimport guard_check
 from fastrace._draws._duels cimport Duels
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._pairs cimport log_hedged, mirrored, spread_of, spread_t
@@ -537,11 +536,6 @@ cdef class PairedSelector(PairSelector):
             return super()._chosen()
         self.split()
         return self._by_mean(np.array([i for i in range(self.n_arms) if self.is_best[i]], dtype=np.intp))
-
-    def rounds_in_common(self):
-        """How many rounds of several arms there have been."""
-        guard_check(&self.guard, self)
-        return self.common
 
     def _get_state(self):
         return super()._get_state() | dict(common=self.common, single=self.single, most=self._most.copy(),
