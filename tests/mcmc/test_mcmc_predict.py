@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse, special, stats
 
 from fastrace import mcmc
+from fastrace.mcmc._prediction import _low_quantiles
 
 N = 200
 INVERSE = {"logistic": special.expit, "binomial": special.expit, "probit": stats.norm.cdf,
@@ -48,6 +49,25 @@ def test_predictions_are_those_of_each_row_and_draw(family):
 
 def groups_of(own):
     return {"clinic": mcmc.Groups(own, slopes=[1])}
+
+
+@pytest.mark.filterwarnings("error")
+def test_probabilities_far_out_are_silent():
+    model = mcmc.GLM(np.random.default_rng(0).normal(size=(N, 1)), np.arange(N) % 2, prior_sd=1.0)
+    found = model.predict(drawn(model), [[0.0], [0.0]], offset=[-800.0, 800.0])
+    np.testing.assert_array_equal(found, np.tile([0.0, 1.0], (60, 1)))
+
+
+@pytest.mark.parametrize("q", [0.0, 0.0005, 0.01, 0.05, 0.25, 0.5])
+@pytest.mark.parametrize("m", [1, 2, 3, 100, 3000])
+@pytest.mark.parametrize("law", ["normal", "ties", "constant", "rising", "low sample", "high sample"])
+def test_quantiles_of_few_candidates_are_those_of_all_draws(law, m, q):
+    values = np.random.default_rng(m).normal(size=(20, m))
+    values[:, ::16] += {"low sample": -100.0, "high sample": 100.0}.get(law, 0.0)      # of every 16th draw
+    values = {"ties": np.round(values), "constant": 0.0 * values, "rising": np.sort(values)}.get(law, values)
+    before = values.copy()
+    np.testing.assert_array_equal(_low_quantiles(values, q), np.quantile(values, q, axis=1))
+    np.testing.assert_array_equal(values, before)
 
 
 @pytest.mark.filterwarnings("ignore")

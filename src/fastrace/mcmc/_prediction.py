@@ -20,10 +20,21 @@ __all__ = ["predicted_glm", "predicted_softmax"]
 
 Array = NDArray[np.float64]
 
-_AT_ONCE = 4_000_000  # numbers, where only means and quantiles are kept
+_AT_ONCE = 250_000  # numbers, which the second-level cache holds
+_SAMPLED = 16  # one of so many numbers says below which number the smallest ones are
+
+
+def _logistic(eta: Array) -> Array:
+    """In half of the time of `scipy.special.expit`, which takes one number after the other."""
+    with np.errstate(over="ignore"):
+        np.exp(np.negative(eta, out=eta), out=eta)
+    eta += 1.0
+    return np.divide(1.0, eta, out=eta)
+
+
 _INVERSES: dict[str, Callable[[Array], Array]] = {  # from predictors to means
-    "logistic": special.expit,
-    "binomial": special.expit,
+    "logistic": _logistic,
+    "binomial": _logistic,
     "probit": special.ndtr,
     "cloglog": lambda eta: -np.expm1(-np.exp(eta)),
     "poisson": np.exp,
@@ -47,19 +58,20 @@ def predicted_glm(
     shift = row_numbers(offset, "offset", n, lambda v: np.isfinite(v), "finite")
     effects = [_effects(model, factor, own, draws, new_levels, rng)
                for factor, own in zip(model.factors, _new_groups(model.factors, groups, n), strict=True)]
+    effects = [(codes, slopes, np.ascontiguousarray(np.moveaxis(values, 0, 2))) for codes, slopes, values in effects]
     inverse, p = _INVERSES[model._glm.family], model.n_columns
 
     def means(part: slice) -> Array:
-        eta = draws[:, :p] @ _dense(table[part]).T
+        eta = _dense(table[part]) @ draws[:, :p].T
         for factor, (codes, slopes, values) in zip(model.factors, effects, strict=True):
             across = np.ones((part.stop - part.start, int(factor.intercept)))
             if slopes is not None or factor.columns:
                 more = slopes[part] if slopes is not None else _dense(table[part])[:, list(factor.columns)]
                 across = np.column_stack([across, more])
             for k in range(factor.width):
-                eta += values[:, codes[part], k] * across[:, k]
+                eta += values[codes[part], k] * across[:, k, None]
         if shift is not None:
-            eta += shift[part]
+            eta += shift[part, None]
         return inverse(eta)
 
     return _kept(means, len(draws), n, (), interval)
@@ -87,16 +99,17 @@ def predicted_softmax(
         codes, unknown = _codes(factor, own)
         _refuse_unknown(factor, unknown, "")
         places.append(factor.start + codes)
-    theta = draws[:, : (classes - 1) * width].reshape(-1, classes - 1, width)
+    theta = draws[:, : (classes - 1) * width].T.reshape(classes - 1, width, -1)
 
     def means(part: slice) -> Array:
-        eta = np.zeros((len(draws), part.stop - part.start, classes))
-        eta[:, :, 1:] = np.swapaxes(theta[:, :, :p] @ _dense(table[part]).T, 1, 2)
-        for own in places:
-            eta[:, :, 1:] += np.swapaxes(theta[:, :, own[part]], 1, 2)
+        eta, rows = np.zeros((part.stop - part.start, classes, len(draws))), _dense(table[part])
+        for k in range(1, classes):
+            eta[:, k] = rows @ theta[k - 1, :p]
+            for own in places:
+                eta[:, k] += theta[k - 1, own[part]]
         if shift is not None:
-            eta += shift[part]
-        return np.asarray(special.softmax(eta, axis=2))
+            eta += shift[part, :, None]
+        return np.asarray(special.softmax(eta, axis=1))
 
     return _kept(means, len(draws), n, (classes,), interval)
 
@@ -246,17 +259,41 @@ def _pieces(n: int, width: int) -> Iterator[slice]:
 def _kept(
     means: Callable[[slice], Array], m: int, n: int, more: tuple[int, ...], interval: float | None
 ) -> Array:
-    """All draws of the means, or their mean and the ends of an interval."""
+    """All draws of the means, or their mean and the ends of an interval; `means` has the draws of each row in order."""
     if interval is None:
         _checks.room(8.0 * m * n * math.prod(more), f"{m} draws of {counted(n, 'row')}")
         out = np.empty((m, n, *more))
         for part in _pieces(n, m * math.prod(more)):
-            out[:, part] = means(part)
+            out[:, part] = np.moveaxis(means(part), -1, 0)
         return out
     share = _checks.probability(interval, "interval")
-    ends = [0.5 * (1.0 - share), 0.5 * (1.0 + share)]
     out = np.empty((3, n, *more))
     for part in _pieces(n, m * math.prod(more)):
         values = means(part)
-        out[0, part], out[1:, part] = values.mean(axis=0), np.quantile(values, ends, axis=0)
+        out[0, part], flat = values.mean(axis=-1), values.reshape(-1, m)
+        out[1, part] = _low_quantiles(flat, 0.5 * (1.0 - share)).reshape(values.shape[:-1])
+        out[2, part] = -_low_quantiles(-flat, 0.5 * (1.0 - share)).reshape(values.shape[:-1])
     return out
+
+
+def _low_quantiles(values: Array, q: float) -> Array:
+    """``np.quantile(values, q, axis=1)`` for a q of at most 1/2.
+
+    Sorting one of 16 numbers gives a limit below which somewhat more than the wanted numbers lie, and only these are
+    partitioned. Both ends so take half of the time of one call of `np.quantile`.
+    """
+    m = values.shape[1]
+    low = int(q * (m - 1))
+    ranks = [low, min(low + 1, m - 1)]
+    sample = np.sort(values[:, ::_SAMPLED], axis=1)
+    expected = (ranks[1] + 1) * sample.shape[1] / m
+    place = math.ceil(expected + 4.0 * math.sqrt(expected)) + 1
+    if 2 * place < sample.shape[1]:
+        below = values <= sample[:, place, None]
+        counts = np.count_nonzero(below, axis=1)
+        if counts.min() > ranks[1]:
+            few = np.full((len(values), counts.max()), np.inf)
+            few[np.arange(few.shape[1]) < counts[:, None]] = values.ravel()[np.flatnonzero(below)]
+            values = few
+    values = np.partition(values, ranks, axis=1)
+    return np.asarray(np.quantile(values[:, ranks], q * (m - 1) - low, axis=1))

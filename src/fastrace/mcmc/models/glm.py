@@ -382,7 +382,7 @@ class GLM(_frames.Indexed, GLMRows):
 
         Notes
         -----
-        O(n_draws n (p + effects of a row)) time. With `interval` memory is that of 4e6 numbers besides the result.
+        O(n_draws n (p + effects of a row)) time. With `interval` memory is that of 1e6 numbers besides the result.
 
         Examples
         --------
