@@ -477,3 +477,48 @@ def test_log_loss_by_the_normal_rule_is_warned_of():
         assert sure.best == said.best == 0 and not sure.warnings and sure.bound == "betting"
     read = race_predictions(y[:100], [table[:100] for table in tables], "neg_log_loss", bound="normal")
     assert read.fraction_read == 1.0 and not any("log loss" in word for word in read.warnings)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_function_whose_range_is_said_reads_what_arrays_do(weighted):
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, 20_000)
+    hits = rng.random((len(y), 3)) < [0.72, 0.76, 0.80]
+    sure = np.array([0.7, 0.75, 0.8])
+    p = np.where(hits, sure, 1.0 - sure)
+    table = np.stack([np.where(y[:, None] == k, p, 1.0 - p) for k in (0, 1)], axis=2)
+    least = np.log(1.0 - sure) - 1e-6
+    known = {"scoring": "neg_log_loss", "first_look": 50, "rng": 1,
+             "sample_weight": rng.integers(1, 3, len(y)) if weighted else None}
+
+    def race(**more):
+        return race_predictions(y, lambda arms, rows: table[np.ix_(rows, arms)], n_candidates=3, **known, **more)
+
+    of_arrays = race_predictions(y, table, cost=1.0, **known)
+    unsaid, joint, own = race(), race(support=(least.min(), 0.0)), race(support=(least, np.zeros(3)))
+    assert own.best == joint.best == of_arrays.best == 2
+    np.testing.assert_allclose(own.pulls, of_arrays.pulls, rtol=0.1)
+    assert own.n_read <= joint.n_read < 0.8 * unsaid.n_read
+    pd = pytest.importorskip("pandas")
+    named_ends = pd.Series(least, ["a", "b", "c"])
+    assert race(names=["a", "b", "c"], support=(named_ends[["c", "a", "b"]], 0.0)).pulls.tolist() == own.pulls.tolist()
+    with pytest.raises(ValueError, match=r"support\[0\] has the names 'a', 'b', 'x'; those of the arms, 'a', 'b', 'c'"):
+        race(names=["a", "b", "c"], support=(named_ends.set_axis(["a", "b", "x"]), 0.0))
+
+
+def test_scores_outside_the_support_that_was_said():
+    y = np.arange(4000) % 2
+    table = np.stack([np.where(y[:, None] == k, [[0.6, 0.7]], [[0.4, 0.3]]) for k in (0, 1)], axis=2)
+    table[::50, :, :] = [0.5, 0.5]
+    given = {"scoring": "neg_log_loss", "support": (-0.65, 0.0), "rng": 1}
+    with pytest.raises(ValueError, match=r"outside support=\(-0.65, 0.0\).* or say outside='warn'"):
+        race_predictions(y, table, **given)
+    result = race_predictions(y, table, outside="warn", **given)
+    assert result.best == 1 and any("outside the support" in said for said in result.warnings)
+    for wrong, words in (((np.zeros(2), 0.0), "low < high is needed for each candidate"),
+                         ((np.zeros(3), 1.0), "one value per arm"), (([-1.0, -2.0], np.nan), "support is"),
+                         ((-1.0,), "a pair"), ("ab", "real number")):
+        with pytest.raises((ValueError, TypeError), match=words):
+            race_predictions(y, table, "neg_log_loss", support=wrong)
+    with pytest.raises(ValueError, match="missing is 'worst', rows have different weights, and support has an end per"):
+        race_predictions(y, table, "neg_log_loss", support=([-1.0, -2.0], 0.0), missing="worst", sample_weight=y + 1.0)

@@ -30,7 +30,7 @@ def race_predictions(
     *,
     delta: float = 0.05,
     bound: str = "auto",
-    support: tuple[float, float] | None = None,
+    support: _checks.Support | None = None,
     sample_weight: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     n_candidates: int | None = None,
@@ -42,6 +42,7 @@ def race_predictions(
     max_pulls: int | None = None,
     cost: ArrayLike | None = None,
     missing: str = "raise",
+    outside: str = "raise",
     names: Sequence[str] | None = None,
     max_seconds: float | None = None,
     progress: bool = False,
@@ -67,9 +68,10 @@ def race_predictions(
         See `FiniteRace`. ``"auto"`` is rigorous where the range of scores is known (accuracy, log loss, Brier score, or
         `support`); elsewhere means of `first_look` rows are taken as normal. ``"normal"`` does so in any case; see the
         notes for log loss.
-    support : tuple of float, optional
+    support : tuple of float or of arrays of shape (n_candidates,), optional
         Interval that holds every row's score. By default that of the score, if it has one; for log loss that of each
-        candidate's probabilities, where they are arrays in memory.
+        candidate's probabilities, where they are arrays in memory. For functions that give no probability below p, say
+        ``(math.log(p), 0)``: see Notes for what that saves.
     sample_weight : array_like, shape (n_rows,), optional
         Weights of rows in the mean.
     labels : array_like, optional
@@ -84,6 +86,8 @@ def race_predictions(
         What a missing prediction does, for which a row has no score: nan, None, NA or NaT. See `FiniteRace`;
         ``"worst"`` is the low end of the support of scores, 0 for accuracy. A true value is needed on every row, and
         ``"drop"`` needs rows of equal weight.
+    outside : {"raise", "warn"}, default "raise"
+        What to do with a score outside `support`; see `FiniteRace`.
     names : sequence of str, optional
         What to call the candidates in the result; by default the columns of a frame or the keys of a dict.
     max_seconds, progress, options, rng
@@ -111,18 +115,21 @@ def race_predictions(
     Log loss hangs on the few rows where the probability of the true class is near 0. Probabilities are clipped at
     2.2e-16, as scikit-learn does, so no score is below -36.05; the default rests on that. Of arrays in memory the least
     probability of each candidate is looked up first, in one pass that needs no true value. Functions and memory maps
-    are not read for it. ``bound="normal"`` knows nothing of rare rows before it has read one, and warns of that. In 60
-    races of six models, or of the four simplest logistic regressions, over 50,000 rows
-    (`bench/benchmarks/model_selection.py`), these shares of the rows were read, and so many races were wrong:
+    are not read for it: until all rows are read, a single one may lower a mean by 36.05 / n_rows, and bets stay small.
+    No race can learn the least probability of rows that it has not read, but you may know it, as of models whose
+    probabilities are smoothed or cut off; `support` says it, and a function then reads what arrays of that range do.
+    ``bound="normal"`` knows nothing of rare rows before it has read one, and warns of that. In 60 races of six models,
+    or of the four simplest logistic regressions, over 50,000 rows (`bench/benchmarks/model_selection.py`), these shares
+    of the rows were read, and so many races were wrong; the support given is the same for all candidates:
 
-    =========================  ==============  ==============  =================
-    probabilities              by "normal"     of arrays       of a function
-    =========================  ==============  ==============  =================
-    logistic regression        .473, 0 wrong   .500, 0 wrong   .601, 0 wrong
-    four of them               .040, 0 wrong   .080, 0 wrong   .254, 0 wrong
-    boosted trees              .132, 1 wrong   .113, 0 wrong   .298, 0 wrong
-    trees with pure leaves     .121, 9 wrong   .083, 0 wrong   .074, 0 wrong
-    =========================  ==============  ==============  =================
+    ======================  =============  =============  =============  ===================
+    probabilities           by "normal"    of arrays      of a function  with its `support`
+    ======================  =============  =============  =============  ===================
+    logistic regression     .473, 0 wrong  .500, 0 wrong  .601, 0 wrong  .501, 0 wrong
+    four of them            .040, 0 wrong  .080, 0 wrong  .254, 0 wrong  .080, 0 wrong
+    boosted trees           .132, 1 wrong  .113, 0 wrong  .298, 0 wrong  .149, 0 wrong
+    trees with pure leaves  .121, 9 wrong  .083, 0 wrong  .074, 0 wrong  the same
+    ======================  =============  =============  =============  ===================
 
     Examples
     --------
@@ -139,7 +146,9 @@ def race_predictions(
         _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
     _frames.require_same_rows(y_true=y_true, y_pred=y_pred, sample_weight=sample_weight)
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
-    ends: Any = _checks.interval(support) if support is not None else rewards.score.support_for(rewards.classes)
+    columns = None if callable(y_pred) else column_names(y_pred)
+    ends: Any = rewards.score.support_for(rewards.classes) if support is None else _ends(
+        support, rewards.count, columns if names is None else names)
     if missing == "drop" and not rewards.plain:
         raise ValueError("missing is 'drop' and rows have different weights (sample_weight, or those of the score); "
                          "the mean over the rows that remain is then unknown until all are read: take missing='worst', "
@@ -147,12 +156,14 @@ def race_predictions(
     with _checks.options_of("race_predictions"):
         given = _checks.arm_names(names, rewards.count)
     if missing == "worst" and ends is not None and not rewards.plain:
+        if np.ndim(ends[0]):
+            raise ValueError("missing is 'worst', rows have different weights, and support has an end per candidate; "
+                             "one number for all is needed, as it is weighted")
         rewards.worst = ends[0]                 # of its own row: the low end of the support is that of the heaviest
     # Predictions in an array cost as much as reading them; a callable is assumed to be expensive.
     price = math.inf if callable(y_pred) else 100.0
     if first_look is None:
         first_look = FIRST_LOOK if callable(y_pred) or cost is not None else 200
-    columns = None if callable(y_pred) else column_names(y_pred)
     rewards.columns, rewards.names = columns, columns if given is None else given
     if support is None and missing != "worst":      # which counts as the low end of all that may be, not of what is
         ends = rewards.own_ends() or ends
@@ -160,10 +171,21 @@ def race_predictions(
         return race(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,
-            max_pulls=max_pulls, cost=cost, missing=missing,
+            max_pulls=max_pulls, cost=cost, missing=missing, outside=outside,
             names=remembered(given, columns), first_look=first_look, growth=growth, order=order,
             max_seconds=max_seconds, progress=progress, rng=rng,
         )
+
+
+def _ends(support: _checks.Support, count: int, names: Sequence[str] | None) -> tuple[Any, Any]:
+    """Ends of a support: two numbers, or two vectors with one per candidate."""
+    pair = isinstance(support, (tuple, list)) and len(support) == 2
+    if not pair or not any(getattr(end, "ndim", 0) or isinstance(end, (list, tuple)) for end in support):
+        return _checks.interval(support)            # type: ignore[arg-type]
+    low, high = _checks.support_bounds(_frames.support_of_arms(support, names), count)
+    if not (low < high).all():
+        raise ValueError(f"support is {_checks.shown(support)}; low < high is needed for each candidate")
+    return low, high
 
 
 class _Rewards(Scored):
