@@ -142,7 +142,7 @@ def group_blocks():
     curvature = Arrow(np.eye(1), np.zeros((1, 2)), np.ones((2, 1, 1)), 1)
     prior = JointPrior([("normal", 0.0, 1.0, 0.0, -1)] * 3)
     factor = Factor("group", np.array([0, 0, 1, 1], dtype=np.int32), ("0", "1"), 1, ("1",), True, (), None, False)
-    return (Quadratic(np.zeros(3), 0.0, np.zeros(3), curvature), prior, factor, [0, 1], 1), {}
+    return (Quadratic(np.zeros(3), 0.0, np.zeros(3), curvature), prior, factor, [0, 1], 1, np.ones((4, 1))), {}
 
 
 def scaled_inner():

@@ -40,7 +40,7 @@ def as_twin(kernel, X, y, factors):
         n = codes.max() + 1
         parts += [(X * (codes == g)[:, None])[:, :q] for g in range(n)]
         own = [np.arange(first + g * q, first + (g + 1) * q) for g in range(n)]
-        sweeps.append((own, lambda g, psi, codes=codes: terms(psi)[codes == g].sum()))
+        sweeps.append((own, lambda g, psi, codes=codes, q=q: of_group(psi, codes == g, q)))
         first += n * q
     table, blocks = np.column_stack(parts), np.concatenate(sweeps[0][0])
     prior = twin.Prior([2.0, 2.0], [(codes.max() + 1, [1.0] * q) for codes, q in factors])
@@ -48,6 +48,10 @@ def as_twin(kernel, X, y, factors):
 
     def terms(psi):
         return -np.logaddexp(0.0, np.where(y > 0, -1.0, 1.0) * (table @ psi))
+
+    def of_group(psi, own, q):
+        z, p = X[own, :q], 1.0 / (1.0 + np.exp(-table[own] @ psi))
+        return terms(psi)[own].sum(), (y[own] - p) @ z, z.T @ ((p * (1.0 - p))[:, None] * z)
 
     def step(theta, stream):
         along = kernel._along
@@ -142,6 +146,30 @@ def test_coefficients_move_by_steps_of_their_own_where_all_effects_at_once_are_r
         trace = mcmc.sample(kernel, n_draws=1000, n_chains=4, rng=1, threads=1)
     assert trace.accepted.mean() < 0.1              # of moves on the surrogate
     assert trace.rhat()[1] < 1.1 and trace.ess()[1] > 40.0
+
+
+def large_effects(n_groups, n_rows, correlation):
+    """(1 + x | g) of rows with 0 or 1, whose effects deviate by 1.5."""
+    rng = np.random.default_rng(0)
+    codes, x = np.repeat(np.arange(n_groups), n_rows), rng.standard_normal(n_groups * n_rows)
+    root = np.linalg.cholesky([[1.0, correlation], [correlation, 1.0]])
+    effects = 1.5 * rng.standard_normal((n_groups, 2)) @ root.T
+    X = np.column_stack([np.ones(len(x)), x])
+    y = rng.random(len(x)) < 1.0 / (1.0 + np.exp(-(X * ([0.3, 0.5] + effects[codes])).sum(axis=1)))
+    return mcmc.SurrogateMetropolis(mcmc.GLM(X, y, groups=mcmc.Groups(codes, slopes=[1])))
+
+
+@few_or_many(("n_draws", "least"), (150, 12.0), (3000, 300.0))
+@pytest.mark.parametrize(("n_groups", "n_rows", "decision"), [(200, 100, "poisson"), (200, 10, "exact")])
+def test_correlated_effects_that_are_large_mix(n_groups, n_rows, decision, n_draws, least):
+    """Of 4,000 draws with minibatches 8 were effective, and with all rows 46 of an effect, 120 of the correlation."""
+    kernel = large_effects(n_groups, n_rows, 0.9)
+    assert kernel.decision == decision and kernel.describe()["groups_swept"] == n_groups
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.sample(kernel, n_draws=n_draws, n_chains=4, rng=1, n_tune=100)
+    assert trace.ess().min() > least and trace.rhat().max() < 1.2
+    assert not [words for words in trace.warnings if "read all rows" in words]
 
 
 @pytest.mark.parametrize("learned", [False, True])

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from fastrace import mcmc
+from fastrace.mcmc.kernels import _surrogate_decisions
 from guarantee import assert_fits, assert_mean, few_or_many
 from surrogates import SEED, grouped, some_of_each
 
@@ -59,14 +60,14 @@ class Crossed(Grouped):
 class Correlated:
     """An intercept and a slope that vary together among the groups of a factor, (1 + x | g), under an LKJ prior."""
 
-    options = {}
+    options, spread = {}, 1.0
 
     def __init__(self, rng, n_rows):
         self.x, self.codes = rng.standard_normal(n_rows) / 2.0, some_of_each(rng, n_rows, 4)
 
     def drawn(self, rng):
         """Parameters from their prior: coefficients, effects group by group, standard deviations, correlation."""
-        sds, r = np.abs(rng.standard_normal(2)), 2.0 * rng.beta(2.0, 2.0) - 1.0
+        sds, r = self.spread * np.abs(rng.standard_normal(2)), 2.0 * rng.beta(2.0, 2.0) - 1.0
         first, second = rng.standard_normal((2, 4))
         effects = np.column_stack([sds[0] * first, sds[1] * (r * first + np.sqrt(1.0 - r * r) * second)])
         return np.concatenate([rng.standard_normal(2), effects.ravel(), sds, [r]])
@@ -77,13 +78,20 @@ class Correlated:
         y = (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))) * 1.0
         groups = {"g": mcmc.Groups(self.codes, slopes=[1])}
         return mcmc.GLM(X, y, groups=groups, prior={"x0": mcmc.Normal(0.0, 1.0), "x1": mcmc.Normal(0.0, 1.0)},
-                        group_prior={"sd": mcmc.HalfNormal(1.0), "correlation": mcmc.LKJ(2.0)})
+                        group_prior={"sd": mcmc.HalfNormal(self.spread), "correlation": mcmc.LKJ(2.0)})
 
     def uniform(self, theta):
         sds, r, effects = theta[10:12], theta[12], theta[2:10].reshape(4, 2)
         first, second = effects.T / sds[:, None]
-        return [*stats.norm.cdf(theta[:2]), *(2.0 * stats.norm.cdf(sds) - 1.0), stats.beta.cdf((r + 1.0) / 2.0, 2, 2),
-                *stats.norm.cdf(first), *stats.norm.cdf((second - r * first) / np.sqrt(1.0 - r * r))]
+        return [*stats.norm.cdf(theta[:2]), *(2.0 * stats.norm.cdf(sds / self.spread) - 1.0),
+                stats.beta.cdf((r + 1.0) / 2.0, 2, 2), *stats.norm.cdf(first),
+                *stats.norm.cdf((second - r * first) / np.sqrt(1.0 - r * r))]
+
+
+class LargeEffects(Correlated):
+    """The same with effects that are large, some of them without an end to one side as far as rows can tell."""
+
+    spread = 5.0
 
 
 class LearnedScale:
@@ -106,10 +114,21 @@ class LearnedScale:
 
 
 CASES = {"grouped": Grouped, "hmc": ByTrajectories, "crossed": Crossed, "correlated": Correlated,
-         "learned-scale": LearnedScale}
+         "large-effects": LargeEffects, "learned-scale": LearnedScale}
+
+
+@pytest.fixture(autouse=True)
+def swept(request, monkeypatch):
+    """Groups of large effects are always swept, also where minibatches decide."""
+    if "large-effects" in request.node.name:
+        for name, value in (("LASTS", 0.0), ("LASTS_OF_FEW", 0.0), ("FEW_ROWS", 0), ("FLAT_ROWS", 0),
+                            ("WORTH", np.inf)):
+            monkeypatch.setattr(_surrogate_decisions, name, value)
 
 
 def kernel_of(case, decision, theta, rng):
+    if isinstance(case, LargeEffects) and decision == "poisson":
+        decision = "auto"                   # minibatches that are asked for are not mended by sweeps
     return mcmc.SurrogateMetropolis(case.model(theta, rng), decision=decision, first_look=10, student=True, delta=0.01,
                                     **case.options)
 
@@ -125,6 +144,7 @@ def test_simulation_based_calibration(name, decision, fits, draws, cells):
         case = CASES[name](rng, 50)
         theta = case.drawn(rng)
         kernel = kernel_of(case, decision, theta, rng)
+        assert kernel.decision == decision and (name != "large-effects" or bool(kernel._swept) == (decision != "race"))
         _, steps = kernel.run(rng, kernel.init(theta), draws * thin)
         ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
     for column in np.array(ranks).T:
@@ -132,11 +152,12 @@ def test_simulation_based_calibration(name, decision, fits, draws, cells):
 
 
 @few_or_many(("decision", "steps"), ("poisson", 100), ("race", 20_000))
-@pytest.mark.parametrize("name", [name for name in CASES if name != "learned-scale"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("learned-scale", "large-effects")])
 def test_geweke_joint_distribution(name, decision, steps):
     """Outcomes and parameters drawn in turn must keep the prior of the parameters.
 
-    A scale that 30 rows tell moves too slowly from turn to turn for 100 of them to say anything.
+    A scale that 30 rows tell, or that is of large effects, moves too slowly from turn to turn for 100 of them to say
+    anything.
     """
     rng = np.random.default_rng(SEED)
     case, kept = CASES[name](rng, 30), []

@@ -204,38 +204,55 @@ def log_normal(x, mean, precision):
     return 0.5 * (np.linalg.slogdet(precision)[1] - (x - mean) @ precision @ (x - mean))
 
 
-def sweep(inner, groups, log_likelihood_of, theta, rng):
-    """Effects of each group given all else, proposed from the surrogate, from the prior, or by a walk.
+def sweep(inner, groups, rows, theta, rng):
+    """Effects of each group given all else, proposed about Newton's step or on an ellipse of their prior.
 
-    `groups` are coordinates of the effects of each; `log_likelihood_of(k, psi)` is that of the rows of group k.
+    `groups` are coordinates of the effects of each. `rows(k, psi)` gives the log-likelihood of the rows of group k, its
+    gradient by the effects and minus its Hessian, rows that are curved upwards left out of that.
     """
     n = inner.prior.n_seen
     psi, phi = theta[:n], theta[n:]
     rng.bit_generator.random_raw()
-    P, slope = np.diag(inner.prior.precision(phi)), inner.g - inner.H @ (psi - inner.hat)
-    coin, out, moves = rng.random(), psi.copy(), []
-    for own in groups:
-        now, prior = psi[own], P[np.ix_(own, own)]
-        precision = prior + inner.H[np.ix_(own, own)]
-        local = now + np.linalg.solve(precision, slope[own] - prior @ now)
-        if coin < 0.6:
-            center = back = local
-        elif coin < 0.8:
-            precision, center, back = prior, np.zeros(len(own)), np.zeros(len(own))
-        else:
-            precision = precision / (0.5 * 60.0 ** rng.random()) ** 2
-            center, back = now, None
-        xi = np.array([rng.standard_normal() for _ in own])
-        new = center + np.linalg.solve(np.linalg.cholesky(precision).T, xi)
-        back = new if back is None else back
-        moves.append((new, log_normal(now, back, precision) - log_normal(new, center, precision)
-                      + log_normal(new, 0.0 * new, prior) - log_normal(now, 0.0 * now, prior),
-                      rng.standard_exponential()))
-    for k, (own, (new, ratio, level)) in enumerate(zip(groups, moves, strict=True)):
+    P, out = np.diag(inner.prior.precision(phi)), psi.copy()
+
+    def moved(own, effects):
         there = psi.copy()
-        there[own] = new
-        if log_likelihood_of(k, there) - log_likelihood_of(k, psi) + ratio + level > 0.0:
-            out[own] = new
+        there[own] = effects
+        return there
+
+    def newton(k, own, effects):
+        prior = P[np.ix_(own, own)]
+        value, gradient, H = rows(k, moved(own, effects))
+        A = prior + H
+        return value + log_normal(effects, 0.0 * effects, prior), effects + np.linalg.solve(
+            A, gradient - prior @ effects), A
+
+    if rng.random() < 0.5:
+        for k, own in enumerate(groups):
+            value, center, A = newton(k, own, psi[own])
+            xi = np.array([rng.standard_normal() for _ in own])
+            new = center + np.linalg.solve(np.linalg.cholesky(A).T, xi)
+            there, back, A_there = newton(k, own, new)
+            ratio = there - value + log_normal(psi[own], back, A_there) - log_normal(new, center, A)
+            if ratio + rng.standard_exponential() > 0.0:
+                out[own] = new
+        return np.r_[out, phi]
+    slices = []
+    for k, own in enumerate(groups):
+        xi = np.array([rng.standard_normal() for _ in own])
+        noise = np.linalg.solve(np.linalg.cholesky(P[np.ix_(own, own)]).T, xi)
+        level, angle = rows(k, psi)[0] - rng.standard_exponential(), 2.0 * math.pi * rng.random()
+        slices.append([k, own, noise, level, angle, angle - 2.0 * math.pi, angle])
+    while slices:
+        still = []
+        for k, own, noise, level, angle, low, high in slices:
+            new = math.cos(angle) * psi[own] + math.sin(angle) * noise
+            if rows(k, moved(own, new))[0] > level:
+                out[own] = new
+                continue
+            low, high = (angle, high) if angle < 0.0 else (low, angle)
+            still.append([k, own, noise, level, low + (high - low) * rng.random(), low, high])
+        slices = still
     return np.r_[out, phi]
 
 
@@ -245,9 +262,9 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
     With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
-    of them are longer, and phi moves given psi after each. Then scales move with their effects, whose exponents and
-    steps are rows of `scalings`; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor
-    its groups, and the log-likelihood of them.
+    of them are longer, and phi moves given psi after each. Then phi moves along the rows of `scalings`, effects over
+    their scales held; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor its
+    groups, and the log-likelihood of them, as `sweep` takes it.
     """
     n = inner.prior.n_seen
 
@@ -292,15 +309,17 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
     for way in scalings:
         rng.bit_generator.random_raw()
         level, step = -rng.standard_exponential(), rng.standard_normal()
-        new = np.r_[theta[:n] * np.exp(step * way[:n]), theta[n:] + step * way[n:]]
-        theta = new if whole(new) - whole(theta) + step * way[:n].sum() > level else theta
+        new = np.r_[theta[:n], theta[n:] + step * way]
+        before, after = inner.prior.precision(theta[n:]) ** -0.5, inner.prior.precision(new[n:]) ** -0.5
+        new[:n] *= after / before
+        theta = new if whole(new) - whole(theta) + np.log(after / before).sum() > level else theta
     for way in shifts:
         rng.bit_generator.random_raw()
         level, new = -rng.standard_exponential(), theta.copy()
         new[:n] += rng.standard_normal() * way
         theta = new if whole(new) - whole(theta) > level else theta
-    for groups, log_likelihood_of in sweeps:
-        theta = sweep(inner, groups, log_likelihood_of, theta, rng)
+    for groups, rows in sweeps:
+        theta = sweep(inner, groups, rows, theta, rng)
     if len(sweeps):
         rng.bit_generator.random_raw()
         rng.standard_exponential()

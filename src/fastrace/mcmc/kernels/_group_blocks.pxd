@@ -11,46 +11,54 @@ from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Chain
 
 
-# What all groups propose from in one sweep.
-cdef enum block_proposal_t:
-    LOCAL               # the normal density that the surrogate has of the effects, given all else
-    PRIOR               # their prior given the hyperparameters: it reaches wherever a flat side does
-    WALK                # a random walk of a random length
-
-
-# Given phi, and what rows see of all else, the effects of groups are independent: each group's are proposed and decided
-# by its own rows, and one pass over these serves all groups. It leaves the posterior invariant, as Gibbs steps do.
+# Given phi, and what rows see of all else, the effects of groups are independent: each group's are moved by its own
+# rows, and one pass over these serves all groups. It leaves the posterior invariant, as Gibbs steps do.
 cdef class GroupBlocks:
     cdef guard_t guard
     cdef readonly Py_ssize_t n_groups, n_rows, width
-    cdef readonly bint in_order                 # whether the rows are 0, 1, ... n_rows - 1
     cdef readonly GroupBlocks following         # of another factor, which is swept next, or None
-    cdef readonly Quadratic surrogate, near     # the expansion that rewards leave out; and with what moves add to it
+    cdef readonly Quadratic surrogate           # the expansion that rewards leave out
     cdef JointPrior prior
+    cdef Py_ssize_t n_all                       # rows, those of other groups too
     cdef Py_ssize_t first_precision             # of the effects, among what `prior.conditional` gives
-    cdef cnp.ndarray _rows, _places, _ends, _blocks, _near_blocks, _memory
+    cdef cnp.ndarray _rows, _values, _places, _ends, _blocks, _places_open, _rows_open, _memory
     cdef const int64_t *rows                    # n_rows: those of one group after those of another
+    cdef const double *values                   # n_rows x width: what the effects of these rows multiply
     cdef const Py_ssize_t *places               # n_groups: where the effects of a group begin in psi
     cdef const Py_ssize_t *ends                 # n_groups: where its rows end
-    cdef const double *blocks                   # n_groups x width x width: curvatures of `surrogate`, and
-    cdef const double *near_blocks              # of `near`
+    cdef const double *blocks                   # n_groups x width x width: curvatures of `surrogate`
     cdef double *mean                           # n_seen and so on: of the prior
     cdef double *precision
     cdef double *gap                            # n_seen each: psi less the point of expansion, and
-    cdef double *slope                          # gradients of `surrogate` and
-    cdef double *near_slope                     # `near`
-    cdef double *gain                           # n_groups: log of what a group is decided by, but for its rows
-    cdef double *drop                           # of `surrogate`, if the group moves
-    cdef double *before                         # n_rows each: terms
-    cdef double *after
+    cdef double *slope                          # the gradient of `surrogate`
+    cdef double *gain                           # n_groups each: above 0 where a group moves,
+    cdef double *left                           # the change of its terms then,
+    cdef double *low                            # ends of the bracket of a slice,
+    cdef double *high
+    cdef double *angle                          # the next angle in it,
+    cdef double *sums                           # sums of terms there, and
+    cdef double *above                          # what they must be above
+    cdef double *noise                          # n_groups x width: draws of the prior
+    cdef Py_ssize_t *open                       # groups without a point on their slice, and
+    cdef int64_t *rows_open                     # the rows of these
+    cdef double *level                          # n_all each: terms at a point,
+    cdef double *by_eta                         # their derivatives in the predictor
+    cdef double *bent                           # and second derivatives
+    cdef double total                           # of the terms of the group that `newton` looked at
+    cdef int64_t visited                        # rows read in a sweep, once for each point
     cdef double *root                           # width x width: factor of the precision of what is proposed from
     cdef double *middle                         # width each: its mean,
     cdef double *step                           # and how far the effects go
 
     cdef int sweep(self, Chain chain, bitgen_t *bits) except -1 nogil
-    cdef int gradients(self, const double *psi) noexcept nogil
-    cdef double propose(self, Py_ssize_t g, block_proposal_t kind, const double *now, double *new,
-                        bitgen_t *bits) noexcept nogil
+    cdef int about_newton(self, Chain chain, bitgen_t *bits) except -1 nogil
+    cdef int on_ellipses(self, Chain chain, bitgen_t *bits) except -1 nogil
+    cdef int add_terms(self, Chain chain, Py_ssize_t arm, Py_ssize_t count) except -1 nogil
+    cdef int differentiate(self, Chain chain, const double *psi) except -1 nogil
+    cdef double newton(self, Py_ssize_t g, const double *now) noexcept nogil
+    cdef double away(self, const double *effects) noexcept nogil
+    cdef void gradient(self, const double *psi) noexcept nogil
+    cdef double fall(self, Py_ssize_t g, const double *now, const double *new) noexcept nogil
 
 
 cdef inline double form(const double *a, const double *x, Py_ssize_t q) noexcept nogil:

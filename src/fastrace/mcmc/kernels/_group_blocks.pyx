@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """Effects of groups that are moved and decided one group at a time, each by its own rows."""
 
-from libc.math cimport exp, log
+from libc.math cimport INFINITY, M_PI, cos, log, sin
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
@@ -9,22 +9,22 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
 from fastrace._draws._rng cimport random_standard_exponential
-from fastrace._models._arrow cimport Arrow, Quadratic, factor_block, solve_lower, solve_upper
+from fastrace._models._arrow cimport Arrow, factor_block, Quadratic, solve_lower, solve_upper
 from fastrace._models._expanded cimport Expanded
 from fastrace._models._priors cimport JointPrior
+from fastrace.likelihoods cimport fr_glm_derivatives, GLMSource
 from fastrace.mcmc.kernels._chain cimport Chain, begin
 
 import numpy as np
 
-from fastrace._models._arrow import added
 
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
 
-cdef double LOCAL_SHARE = 0.6       # of sweeps that propose from the surrogate, and
-cdef double PRIOR_SHARE = 0.2       # from the prior; the others walk,
-cdef double SHORTEST = 0.5          # in standard deviations of the surrogate's, so far at least and
-cdef double LONGEST = 30.0          # so far at most; the logarithm is uniform
+cdef enum:
+    MOST_SHRINKS = 200              # of a slice
+
+cdef double NEWTON_SHARE = 0.5      # of sweeps that propose about Newton's step; the others slice
 
 cnp.import_array()
 
@@ -32,9 +32,12 @@ cnp.import_array()
 cdef class GroupBlocks:
     r"""Sweeps over the effects of groups, each moved given all else and decided by the rows of its group.
 
-    Let u be the effects of one group, p(u) their prior density given the hyperparameters, and L_g(u) the log-likelihood
-    of the group's rows, all else held. A proposal of density q(u) is accepted with probability
-    min(1, exp(change of (L_g + log p - log q))).
+    Let u be the effects of one group, p(u) = N(0, P^-1) their prior density given the hyperparameters, and L_g(u) the
+    log-likelihood of the group's rows, all else held. Half of the sweeps propose from the normal density at Newton's
+    step from u: with gradient s of L_g + log p and curvature A = P + H at u, where H is that of the rows that are
+    curved downwards, that is N(u + A^-1 s, A^-1) [1]_. A proposal of density q(u' | u) is accepted with probability
+    min(1, exp(change of (L_g + log p)) q(u | u') / q(u' | u)). The others slice L_g along an ellipse through u and a
+    draw of p [2]_, which always moves and reaches as far as a flat side of L_g does.
 
     Parameters
     ----------
@@ -49,17 +52,23 @@ cdef class GroupBlocks:
         Those to sweep over; each has rows.
     first_precision : int
         Where the precision of the effects begins among those of the prior.
-    tilt, bend : ndarray of shape (n_seen,) and Arrow, or None
-        Added to gradient and curvature of what is proposed from, but not of what is decided by.
+    values : ndarray of shape (n_rows, width)
+        What the effects of each row multiply.
     following : GroupBlocks, optional
         Of another factor, to be swept after this one.
+
+    References
+    ----------
+    .. [1] Gamerman, "Sampling from the posterior distribution in generalized linear mixed models", Statistics and
+       Computing 7, 1997.
+    .. [2] Murray, Adams, MacKay, "Elliptical slice sampling", AISTATS 2010.
     """
 
     def __cinit__(self):
         guard_await(&self.guard, 0)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, factor, groups, first_precision,
-                 tilt=None, Arrow bend=None, GroupBlocks following=None):
+                 values, GroupBlocks following=None):
         cdef Arrow curvature = surrogate.curvature
         cdef Py_ssize_t n = surrogate.dim, q = factor.width
         cdef double *number
@@ -71,129 +80,237 @@ cdef class GroupBlocks:
         if prior.n_seen != n or not len(groups) or not counts.all():
             raise ValueError(f"the prior is of {prior.n_seen} parameters that rows see, and the surrogate of {n}; "
                              f"{len(groups)} groups have {counts.tolist()} rows, and each needs one")
+        if np.shape(values) != (len(codes), q):
+            raise ValueError(f"values has shape {np.shape(values)}; ({len(codes)}, {q}) is needed")
         guard_build(&self.guard, 0, self)
         order = np.argsort(codes, kind="stable")
         order = order[np.isin(codes[order], groups)]
         self._rows, self._ends = order.astype(np.int64), np.cumsum(counts).astype(np.intp)
         self._places = (factor.start + groups * q).astype(np.intp)
+        self._values = np.ascontiguousarray(np.asarray(values, dtype=np.float64)[order])
         self.n_groups, self.n_rows, self.width = len(groups), len(order), q
-        self.in_order = np.array_equal(order, np.arange(len(codes)))
+        self.n_all = len(codes)
         self.surrogate = surrogate.shared()
-        lean = np.zeros(n) if tilt is None else np.asarray(tilt, dtype=np.float64)
-        self.near = Quadratic(surrogate.center, surrogate.value, surrogate.gradient + lean, added(curvature, bend))
         self._blocks = curvature.blocks_at(self._places, q)
-        self._near_blocks = self.near.curvature.blocks_at(self._places, q)
         self.prior, self.first_precision, self.following = prior.copy(), first_precision, following
-        self._memory = np.zeros(4 * n + prior.n_precision + 2 * self.n_groups + 2 * self.n_rows + q * q + 2 * q)
+        self._places_open = np.zeros(self.n_groups, dtype=np.intp)
+        self._rows_open = np.zeros(self.n_rows, dtype=np.int64)
+        self._memory = np.zeros(3 * n + prior.n_precision + (7 + q) * self.n_groups + 3 * self.n_all + q * q + 2 * q)
         number = <double *>cnp.PyArray_DATA(self._memory)
-        self.mean, self.gap, self.slope, self.near_slope = number, number + n, number + 2 * n, number + 3 * n
-        self.precision = number + 4 * n
+        self.mean, self.gap, self.slope = number, number + n, number + 2 * n
+        self.precision = number + 3 * n
         self.gain = self.precision + prior.n_precision
-        self.drop = self.gain + self.n_groups
-        self.before = self.drop + self.n_groups
-        self.after = self.before + self.n_rows
-        self.root = self.after + self.n_rows
-        self.middle = self.root + q * q
-        self.step = self.middle + q
+        self.left, self.low = self.gain + self.n_groups, self.gain + 2 * self.n_groups
+        self.high, self.angle = self.low + self.n_groups, self.low + 2 * self.n_groups
+        self.sums, self.above = self.low + 3 * self.n_groups, self.low + 4 * self.n_groups
+        self.noise = self.low + 5 * self.n_groups
+        self.level = self.noise + q * self.n_groups
+        self.by_eta, self.bent = self.level + self.n_all, self.level + 2 * self.n_all
+        self.root = self.level + 3 * self.n_all
+        self.middle, self.step = self.root + q * q, self.root + q * q + q
+        self.open = <Py_ssize_t *>cnp.PyArray_DATA(self._places_open)
+        self.rows_open = <int64_t *>cnp.PyArray_DATA(self._rows_open)
         self.rows = <const int64_t *>cnp.PyArray_DATA(self._rows)
+        self.values = <const double *>cnp.PyArray_DATA(self._values)
         self.places = <const Py_ssize_t *>cnp.PyArray_DATA(self._places)
         self.ends = <const Py_ssize_t *>cnp.PyArray_DATA(self._ends)
         self.blocks = <const double *>cnp.PyArray_DATA(self._blocks)
-        self.near_blocks = <const double *>cnp.PyArray_DATA(self._near_blocks)
         guard_built(&self.guard, 0)
 
     def __reduce__(self):
         raise TypeError("GroupBlocks belong to the kernel that made them and are not saved")
 
-    cdef int gradients(self, const double *psi) noexcept nogil:
-        """Of both quadratics at psi."""
+    cdef void gradient(self, const double *psi) noexcept nogil:
+        """Of the surrogate at psi."""
         cdef Py_ssize_t i
         for i in range(self.surrogate.dim):
             self.gap[i] = psi[i] - self.surrogate.hat[i]
         self.surrogate.curvature.product(self.gap, self.slope)
-        self.near.curvature.product(self.gap, self.near_slope)
         for i in range(self.surrogate.dim):
             self.slope[i] = self.surrogate.slope[i] - self.slope[i]
-            self.near_slope[i] = self.near.slope[i] - self.near_slope[i]
-        return 0
 
-    cdef double propose(self, Py_ssize_t g, block_proposal_t kind, const double *now, double *new,
-                        bitgen_t *bits) noexcept nogil:
-        """`new` effects of a group in place of `now`, and the change of the log of the prior less that of q."""
-        cdef Py_ssize_t i, q = self.width, at = self.places[g]
-        cdef const double *P = self.precision + self.first_precision
-        cdef double length = 1.0, out = 0.0
-        cdef double *middle = self.middle
-        for i in range(q * q):
-            self.root[i] = P[i] if kind == PRIOR else P[i] + self.near_blocks[g * q * q + i]
-        if not factor_block(self.root, q):              # a prior without a density: nothing is proposed
-            memcpy(new, now, q * sizeof(double))
-            self.drop[g] = 0.0
-            return 0.0
-        if kind == WALK:
-            length = SHORTEST * exp(log(LONGEST / SHORTEST) * bits.next_double(bits.state))
-            memcpy(middle, now, q * sizeof(double))
-        elif kind == PRIOR:
-            for i in range(q):
-                middle[i] = 0.0
-        else:                                           # the maximum: a Newton step from `now`
-            for i in range(q):
-                middle[i] = self.near_slope[at + i] - product_at(P, now, i, q)
-            solve_lower(self.root, middle, q)
-            solve_upper(self.root, middle, q)
-            for i in range(q):
-                middle[i] += now[i]
+    cdef double fall(self, Py_ssize_t g, const double *now, const double *new) noexcept nogil:
+        """How far the surrogate falls if a group's effects go from `now` to `new`."""
+        cdef Py_ssize_t i, q = self.width
+        cdef double out
         for i in range(q):
-            new[i] = length * random_standard_normal(bits)
-        solve_upper(self.root, new, q)
-        for i in range(q):
-            new[i] += middle[i]
             self.step[i] = new[i] - now[i]
-        self.drop[g] = 0.5 * form(self.blocks + g * q * q, self.step, q)
+        out = 0.5 * form(self.blocks + g * q * q, self.step, q)
         for i in range(q):
-            self.drop[g] -= self.slope[at + i] * self.step[i]
-        if kind == WALK:                                # else the prior is in the target and in q
-            out = -0.5 * (form(P, new, q) - form(P, now, q))
-        elif kind == LOCAL:
-            out = 0.5 * form(self.near_blocks + g * q * q, self.step, q)
-            for i in range(q):
-                out -= self.near_slope[at + i] * self.step[i]
+            out -= self.slope[self.places[g] + i] * self.step[i]
         return out
 
+    cdef int differentiate(self, Chain chain, const double *psi) except -1 nogil:
+        """Terms of all rows at psi, with two derivatives in the predictor of each."""
+        if fr_glm_derivatives(&(<GLMSource>(<Expanded>chain.source).source).model, psi, 0, self.n_all, self.level,
+                              self.by_eta, self.bent):
+            with gil:
+                raise MemoryError()
+        return 0
+
+    cdef double newton(self, Py_ssize_t g, const double *now) noexcept nogil:
+        """Where Newton's step leads from the effects of a group into `middle`, the factor of A into `root`.
+
+        Returns the log density of the effects plus log |A| / 2, up to a constant; minus infinity where there is none.
+        """
+        cdef Py_ssize_t a, b, i, k, q = self.width
+        cdef const double *P = self.precision + self.first_precision
+        cdef const double *z
+        cdef double out = -0.5 * form(P, now, q), curved
+        self.total = 0.0
+        memcpy(self.root, P, q * q * sizeof(double))
+        for a in range(q):
+            self.middle[a] = -product_at(P, now, a, q)
+        for i in range(self.ends[g - 1] if g > 0 else 0, self.ends[g]):
+            k, z = self.rows[i], self.values + i * q
+            curved = max(0.0, -self.bent[k])
+            self.total += self.level[k]
+            for a in range(q):
+                self.middle[a] += self.by_eta[k] * z[a]
+                for b in range(a + 1):
+                    self.root[a * q + b] += curved * z[a] * z[b]
+        for a in range(q):
+            for b in range(a):
+                self.root[b * q + a] = self.root[a * q + b]
+        if not factor_block(self.root, q):
+            return -INFINITY
+        solve_lower(self.root, self.middle, q)
+        solve_upper(self.root, self.middle, q)
+        for a in range(q):
+            self.middle[a] += now[a]
+            out += log(self.root[a * q + a])
+        return out + self.total
+
+    cdef double away(self, const double *effects) noexcept nogil:
+        """Half the squared distance of effects from `middle` by the factor in `root`."""
+        cdef Py_ssize_t a, b, q = self.width
+        cdef double sum, out = 0.0
+        for b in range(q):                              # root' (effects - middle)
+            sum = 0.0
+            for a in range(b, q):
+                sum += self.root[a * q + b] * (effects[a] - self.middle[a])
+            out += sum * sum
+        return 0.5 * out
+
+    cdef int about_newton(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """Proposals about Newton's step: `new` effects, and `gain` above 0 where a group takes them."""
+        cdef Py_ssize_t g, at, k, q = self.width
+        cdef double here
+        self.differentiate(chain, chain.now)
+        for g in range(self.n_groups):
+            at = self.places[g]
+            here = self.newton(g, chain.now + at)
+            self.gain[g], self.left[g] = -INFINITY, -self.total
+            if here == -INFINITY:
+                continue
+            for k in range(q):
+                self.step[k] = random_standard_normal(bits)
+                here -= 0.5 * self.step[k] * self.step[k]
+            solve_upper(self.root, self.step, q)
+            for k in range(q):
+                chain.new[at + k] = self.middle[k] + self.step[k]
+            self.gain[g] = random_standard_exponential(bits) - here
+        self.differentiate(chain, chain.new)
+        for g in range(self.n_groups):
+            if self.gain[g] > -INFINITY:
+                at = self.places[g]
+                self.gain[g] += self.newton(g, chain.new + at) - self.away(chain.now + at)
+                self.left[g] += self.total
+        self.visited += 2 * self.n_rows
+        return 0
+
+    cdef int add_terms(self, Chain chain, Py_ssize_t arm, Py_ssize_t count) except -1 nogil:
+        """Sums of the terms of the first `count` groups of `open`, at one of the chain's points, into `sums`."""
+        cdef Py_ssize_t t, g, i, first, place = 0
+        cdef double *out = self.level
+        for t in range(count):
+            g = self.open[t]
+            first = self.ends[g - 1] if g > 0 else 0
+            memcpy(self.rows_open + place, self.rows + first, (self.ends[g] - first) * sizeof(int64_t))
+            place += self.ends[g] - first
+        (<Expanded>chain.source).source.terms(NULL, self.rows_open, 0, place, &arm, 1, &out)
+        self.visited += place
+        place = 0
+        for t in range(count):
+            g = self.open[t]
+            first = self.ends[g - 1] if g > 0 else 0
+            self.sums[g] = 0.0
+            for i in range(self.ends[g] - first):
+                self.sums[g] += self.level[place + i]
+            place += self.ends[g] - first
+        return 0
+
+    cdef int on_ellipses(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """Slices along ellipses, of all groups at once until each has its point; answers as `about_newton`."""
+        cdef Py_ssize_t g, t, k, at, count = 0, kept, q = self.width
+        for g in range(self.n_groups):
+            self.gain[g] = -INFINITY
+            memcpy(self.root, self.precision + self.first_precision, q * q * sizeof(double))
+            if not factor_block(self.root, q):          # no density at such hyperparameters
+                continue
+            for k in range(q):
+                self.noise[g * q + k] = random_standard_normal(bits)
+            solve_upper(self.root, self.noise + g * q, q)
+            self.left[g] = -random_standard_exponential(bits)
+            self.angle[g] = self.high[g] = 2.0 * M_PI * bits.next_double(bits.state)
+            self.low[g] = self.high[g] - 2.0 * M_PI
+            self.open[count] = g
+            count += 1
+        self.add_terms(chain, 0, count)
+        for t in range(count):
+            g = self.open[t]
+            self.above[g], self.left[g] = self.left[g] + self.sums[g], -self.sums[g]
+        for _tries in range(MOST_SHRINKS):
+            for t in range(count):
+                g, at = self.open[t], self.places[self.open[t]]
+                for k in range(q):
+                    chain.new[at + k] = (cos(self.angle[g]) * chain.now[at + k]
+                                         + sin(self.angle[g]) * self.noise[g * q + k])
+            if count == 0:
+                break
+            self.add_terms(chain, 1, count)
+            kept = 0
+            for t in range(count):
+                g = self.open[t]
+                if self.sums[g] > self.above[g]:     # not where it is nan
+                    self.gain[g] = INFINITY
+                    self.left[g] += self.sums[g]
+                    continue
+                if self.angle[g] < 0.0:
+                    self.low[g] = self.angle[g]
+                else:
+                    self.high[g] = self.angle[g]
+                self.angle[g] = self.low[g] + (self.high[g] - self.low[g]) * bits.next_double(bits.state)
+                self.open[kept] = g
+                kept += 1
+            count = kept
+        return 0
+
     cdef int sweep(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One proposal and decision for each group; what was read goes into the chain's step."""
-        cdef Py_ssize_t g, i, first = 0, q = self.width
-        cdef Py_ssize_t[2] arms
-        cdef double *out[2]
-        cdef double coin, change, total = 0.0
-        cdef block_proposal_t kind
+        """A move of each group; what was read goes into the chain's step."""
+        cdef Py_ssize_t g, i, q = self.width
+        cdef double total = 0.0
         begin(chain, bits)
-        arms[0], arms[1], out[0], out[1] = 0, 1, self.before, self.after
+        self.visited = 0
         self.prior.conditional(chain.phi_now, self.mean, self.precision)
-        self.gradients(chain.now)
-        coin = bits.next_double(bits.state)
-        kind = LOCAL if coin < LOCAL_SHARE else PRIOR if coin < LOCAL_SHARE + PRIOR_SHARE else WALK
+        self.gradient(chain.now)
         memcpy(chain.new, chain.now, chain.n_seen * sizeof(double))
+        if bits.next_double(bits.state) < NEWTON_SHARE:
+            self.about_newton(chain, bits)
+        else:
+            self.on_ellipses(chain, bits)
         for g in range(self.n_groups):
             i = self.places[g]
-            self.gain[g] = (self.propose(g, kind, chain.now + i, chain.new + i, bits)
-                            + random_standard_exponential(bits))
-        (<Expanded>chain.source).source.terms(NULL, NULL if self.in_order else self.rows, 0, self.n_rows, arms, 2, out)
-        for g in range(self.n_groups):
-            change = 0.0
-            for i in range(first, self.ends[g]):
-                change += self.after[i] - self.before[i]
-            first, i = self.ends[g], self.places[g]
-            if change + self.gain[g] > 0.0:             # not where it is nan
+            if self.gain[g] > 0.0:                      # not where it is nan
+                total += self.left[g] + self.fall(g, chain.now + i, chain.new + i)
                 memcpy(chain.now + i, chain.new + i, q * sizeof(double))
-                total += change + self.drop[g]
             else:
                 memcpy(chain.new + i, chain.now + i, q * sizeof(double))
         chain.moved_by(total)
-        chain.step.n_read = self.n_rows
+        chain.step.n_read = self.visited
         chain.step.n_looks = 1
         if self.following is not None:
             self.following.sweep(chain, bits)
-            chain.step.n_read += self.n_rows
+            chain.step.n_read += self.visited
             chain.step.n_looks += 1
         return 0

@@ -5,6 +5,7 @@ from numpy.random cimport bitgen_t
 
 from fastrace._base._guard cimport guard_t
 from fastrace._models._arrow cimport Quadratic
+from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Chain, Move
 from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
 
@@ -39,7 +40,7 @@ cdef enum proposal_t:
     SHIFT               # a plain step along a direction that no row sees
     HYPER               # phi given what rows see
     BLOCKS              # effects of groups, group by group
-    SCALING             # a scale together with the effects that it is the scale of
+    SCALING             # a scale or correlation together with the effects that it is of
 
 
 # The outer step: some inner moves, then one decision of the chain on what the rows leave; and where the posterior is
@@ -60,13 +61,16 @@ cdef class SurrogateMove(Move):
     cdef cnp.ndarray _scalings
     cdef const double *scalings                 # n_scalings x dim: exponents of what rows see, and steps of phi
     cdef readonly Py_ssize_t n_scalings
+    cdef JointPrior standard                    # which effects those leave as they are, standardised
     cdef readonly GroupBlocks blocks            # effects that move group by group, or None
     cdef cnp.ndarray _shifts
     cdef const double *shifts                   # n_shifts directions that rows do not see
     cdef readonly Py_ssize_t n_shifts
     cdef cnp.ndarray _theta
     cdef double *theta                          # the point that the inner moves
+    cdef double *xi                             # the same, effects standardised
 
     cdef int decided(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil
     cdef int further(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil
     cdef double level(self, bint plain) except? -1.0 nogil
+    cdef double scale_effects(self, const double *way, double step) except? -1.0 nogil

@@ -11,6 +11,8 @@ from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._models._arrow cimport Quadratic
 from fastrace._models._expanded cimport Expanded
+from fastrace._models._priors cimport JointPrior
+from fastrace.likelihoods cimport GLMSource
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
 from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
 
@@ -118,10 +120,11 @@ cdef class SurrogateMove(Move):
         logarithm is uniform.
     n_walked : int, optional
         Directions that a step walks along, drawn alike with replacement where they are fewer than all of them.
-    scalings : ndarray of shape (n, dim) or None
-        Steps of scales together with their effects, which follow those along directions. For a standard normal z, what
-        the rows see is multiplied by exp(z times the exponents of a row), and hyperparameters move by z times the rest
-        of the row.
+    scalings : ndarray of shape (n, n_hyper) or None
+        Steps of hyperparameters together with the effects behind which they stand, one along each row, which follow
+        those along directions. The effects stay as they are once standardised.
+    standard : JointPrior or None
+        The prior, where there are scalings, copied; its `set_free` says which of what rows see is standardised.
     blocks : GroupBlocks or None
         Effects that move group by group after all that, and the hyperparameters given them.
     shifts : ndarray of shape (n, n_seen) or None
@@ -130,7 +133,7 @@ cdef class SurrogateMove(Move):
     """
 
     def __cinit__(self, Inner inner not None, n_inner=1, undecided=False, stride=0.0, walks=None, along=None, far=1.0,
-                  scalings=None, n_walked=None, GroupBlocks blocks=None, shifts=None):
+                  scalings=None, n_walked=None, GroupBlocks blocks=None, shifts=None, JointPrior standard=None):
         guard_check_built(&inner.guard, inner)
         if walks is not None:
             self._walks = inner._point(walks, "walks", inner.dim)
@@ -143,7 +146,10 @@ cdef class SurrogateMove(Move):
             raise ValueError(f"far is {far}; a number of at least 1 is needed")
         self.far, self.log_far = far, log(far)
         if scalings is not None and len(scalings):
-            self._scalings = inner._steps(scalings, "scalings", inner.dim)
+            self._scalings = inner._steps(scalings, "scalings", inner.n_hyper)
+            if standard is None or standard.dim != inner.dim:
+                raise ValueError("scalings leave effects standardised by a prior, which is not that of the model")
+            self.standard = standard.copy()
             self.scalings, self.n_scalings = <double *>cnp.PyArray_DATA(self._scalings), self._scalings.shape[0]
         if shifts is not None and len(shifts):
             self._shifts = inner._steps(shifts, "shifts", inner.n_seen)
@@ -152,15 +158,17 @@ cdef class SurrogateMove(Move):
             guard_check_built(&blocks.guard, blocks)
         self.blocks = blocks
         self.inner, self.n_inner, self.undecided, self.stride = inner, n_inner, undecided, stride
-        self._theta = np.zeros(inner.dim)
+        self._theta = np.zeros(2 * inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
+        self.xi = self.theta + inner.dim
 
     def __reduce__(self):
         raise TypeError("a SurrogateMove belongs to the kernel that made it and is not saved")
 
     cdef int suits(self, Chain chain) except -1:
-        if self.blocks is not None and not isinstance(chain.source, Expanded):
-            raise ValueError(f"groups move one by one, by the terms of an Expanded source; the chain reads "
+        if self.blocks is not None and not (isinstance(chain.source, Expanded)
+                                            and isinstance((<Expanded>chain.source).source, GLMSource)):
+            raise ValueError(f"groups move one by one, by the terms of a GLM in an Expanded source; the chain reads "
                              f"{type(chain.source).__name__}")
         return 0
 
@@ -182,7 +190,7 @@ cdef class SurrogateMove(Move):
             if self.far > 1.0 and chain.n_hyper > 0:
                 self.further(chain, HYPER, NULL, bits)
         for k in range(self.n_scalings):
-            self.further(chain, SCALING, self.scalings + k * chain.dim, bits)
+            self.further(chain, SCALING, self.scalings + k * chain.n_hyper, bits)
         for k in range(self.n_shifts):
             self.further(chain, SHIFT, self.shifts + k * chain.n_seen, bits)
         if self.blocks is not None:
@@ -205,12 +213,23 @@ cdef class SurrogateMove(Move):
         chain.step = first
         return 0
 
+    cdef double scale_effects(self, const double *way, double step) except? -1.0 nogil:
+        """Move the hyperparameters of `theta`, effects with them, and return the log of the Jacobian."""
+        cdef Py_ssize_t i
+        cdef double jacobian
+        self.standard.to_free(self.theta, self.xi)
+        jacobian = self.standard.log_jacobian()
+        for i in range(self.inner.n_hyper):
+            self.xi[self.inner.n_seen + i] += step * way[i]
+        self.standard.seen_from(self.xi, self.theta)
+        return self.standard.log_jacobian() - jacobian
+
     cdef int decided(self, Chain chain, proposal_t kind, const double *way, bitgen_t *bits) except -1 nogil:
         """One decision.
 
         T, the inner moves, is reversible for pi_s / exp(beside), and so are moves of phi given the rest; what is left
         of pi is exp(beside + R). A plain step is a symmetric proposal: it is decided by the change of log pi_s + R. So
-        is a scaling, in the logarithms of what it multiplies: their Jacobian comes to the change.
+        is a scaling, in standardised effects: their Jacobian comes to the change.
         """
         cdef Py_ssize_t i, _i, n = chain.n_seen
         cdef double threshold, coin = 1.0, scales = STRIDE_SHARE if self.stride > 0.0 else 0.0
@@ -233,13 +252,7 @@ cdef class SurrogateMove(Move):
             for i in range(n):
                 self.theta[i] += step * way[i]
         elif kind == SCALING:
-            step = random_standard_normal(bits)
-            for i in range(n):
-                if way[i] != 0.0:
-                    self.theta[i] *= exp(step * way[i])
-                    jacobian += step * way[i]
-            for i in range(n, chain.dim):
-                self.theta[i] += step * way[i]
+            jacobian = self.scale_effects(way, random_standard_normal(bits))
         elif coin < scales:
             self.theta[n - 1] += self.stride * random_standard_normal(bits)
         elif plain:

@@ -28,7 +28,8 @@ BoundsOf = Callable[[NDArray[np.intp], Array, Array], Array]  # of rows, for a m
 PILOT_ROWS = 20_000  # of each of `PAIRS` moves, that say how wide bounds of rows in groups are best
 ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
-PILOT_OF_GROUPS, LASTS = 400, 3.0  # with groups, of so many a state lasts longer than this, in steps, on average
+PILOT_OF_GROUPS, LASTS = 400, 2.5  # with groups, of so many a state lasts longer than this, in steps, on average, or
+LASTS_OF_FEW = 8.0  # than this where minibatches decide, beside which a sweep over groups is dear
 PILOT_PASSES = 10_000_000  # rows that those of a model with groups may read
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 LITTLE, CHEAP = 0.1, 32.0  # variance that is worth so many rows, which are read in less time than a move takes
@@ -144,27 +145,30 @@ class DecidedByRows(OnSurrogate, Racing):
         """
         return not self._swept
 
-    def _mend_refusals(self) -> None:
-        """Where decisions by all rows refuse most moves: sweeps over groups, or walks along the worst of few rows.
+    def _mend_refusals(self, asked: str) -> None:
+        """Where most moves are refused: sweeps over groups, or walks along the worst of few rows that are all read.
 
         Such are many small groups, many parameters, or outcomes that columns separate. Rows that are walked along have
-        normal factors.
+        normal factors. Where minibatches decide, a sweep is dear beside a move, and made only where "auto" chose
+        them and chains stand still.
         """
         model: Any = self.model
-        if self.decision != "exact" or not isinstance(model, GLM) or self._scaled:
+        if not isinstance(model, GLM) or self._scaled:
             return
-        swept = bool(self._swept)
+        exact, swept = self.decision == "exact", bool(self._swept)
         grouped = swept or (bool(model.factors) and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW)
+        if not exact and not (asked == "auto" and grouped and self.decision == "poisson" and self._blocks is not None):
+            return
         if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)
         state, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
         moved = steps.accepted
-        refused = moved.mean() <= REFUSED
+        refused = exact and moved.mean() <= REFUSED
         if grouped and not (refused or swept):  # a chain of some effects a group may move well and stand still for long
-            more = min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) - PILOT_OF_FEW
+            more = (min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) if exact else PILOT_OF_GROUPS) - PILOT_OF_FEW
             moved = np.concatenate([moved, self.run(rng, state, more)[1].accepted])
-            refused = _mean_run(moved) > LASTS
+            refused = _mean_run(moved) > (LASTS if exact else LASTS_OF_FEW)
         self._engines = []
         if swept:
             self._walks_a_step = int(not refused and self._along is not None and len(self._along) == self._n_shared)
@@ -291,7 +295,7 @@ class DecidedByRows(OnSurrogate, Racing):
 
     @property
     def full_pass_advice(self) -> str:  # type: ignore[override]
-        return "" if self.decision in ("exact", "none") else BAD_FIT
+        return "" if self.decision in ("exact", "none") or self._swept else BAD_FIT
 
     @property
     def _weights(self) -> Array | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fastrace._models._arrow import Arrow
+from fastrace._models._priors import JointPrior
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
@@ -19,7 +20,6 @@ from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, trajectories_of
-from fastrace.mcmc.models._joint import scales_of_effects
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
 from fastrace.mcmc.models._unseen import DEPENDENT, unseen_directions
@@ -273,13 +273,24 @@ class OnSurrogate(RowKernel):
         return np.reshape([STEP / math.sqrt(float(way @ metric.times(way))) * way for way in ways], ways.shape)
 
     def _scalings_of_effects(self) -> Array:
-        """Steps of each scale of groups' effects together with these: effects over their scale stay as they are."""
-        scales = scales_of_effects(self.compressed.prior)
+        """Steps of each scale and correlation of groups' effects together with these, which stay standardised."""
         sds = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
-        out = np.zeros((len(scales), self.dim))
-        for row, (place, effects) in zip(out, scales, strict=True):
-            row[effects] = row[place] = STEP * sds[place - self.compressed.n_seen]
-        return out
+        return STEP * np.diag(sds)[len(sds) - self._n_of_effects :]
+
+    @property
+    def _n_of_effects(self) -> int:
+        """Hyperparameters that are scales and correlations of groups' effects; they stand last."""
+        return sum(len(sds) + (len(sds) * (len(sds) - 1) // 2 if eta is not None else 0)
+                   for _, sds, eta in self.compressed.prior.given[2])
+
+    def _standardising(self) -> JointPrior:
+        """The prior, in whose free coordinates effects of groups are standardised and nothing else."""
+        prior = self.compressed.prior.copy()
+        first = len(prior.given[0])
+        free = np.zeros(prior.n_seen, dtype=bool)
+        free[first : first + sum(count * len(sds) for count, sds, _ in prior.given[2])] = True
+        prior.set_free(free)
+        return prior
 
     def _tilt_within(self, spread: Array, use: NDArray[np.bool_] | None) -> Array | None:
         """The tilt by rows that it moves by no more than their own spread; None if there is no such tilt.
@@ -340,8 +351,8 @@ class OnSurrogate(RowKernel):
         prior, out = self.compressed.prior, None
         for k, groups in reversed(self._swept):
             first = len(prior.given[0]) + sum(f.n_groups * f.width**2 for f in model.factors[:k])
-            out = GroupBlocks(self.compressed.quadratic, prior, model.factors[k], groups, first, self._tilt,
-                              self._bend, out)
+            values = model.factors[k].values(model._glm.X, slice(0, model.n_rows))
+            out = GroupBlocks(self.compressed.quadratic, prior, model.factors[k], groups, first, values, out)
         return out
 
     def _draw(self, rng: np.random.Generator) -> Array:

@@ -141,20 +141,23 @@ class SurrogateMetropolis(DecidedByRows):
     propagation stand for them in the surrogate, and decisions take the difference off again. With minibatches, a
     random walk along each of these directions, with a decision of its own, follows every step, and three moves in
     four leave the effects of such groups where they are, standardised given all else. A step counts the rows that
-    all its decisions read.
+    all its decisions and slices read.
 
     Without groups, up to 256 rows that are all read have such factors and walks where a pilot of 100 steps accepts at
     most 40 of them, as where there are many parameters for few rows, or columns separate the outcomes.
 
     Where groups are many and small, a move of all their effects at once is refused. Given the hyperparameters, and
     what the rows see of all else, the effects of groups are independent, so that each group's are proposed and decided
-    on their own, and one pass over the rows serves all groups: a Gibbs step for each. Three sweeps in five propose
-    from the surrogate, one from the prior, which reaches wherever a flat side does, and one by walks of random length.
-    There are such sweeps, one a step, where all rows are read and a pilot of 100 steps accepts at most 40 of them, or
-    the states of one of up to 400 steps last longer than 3 on average, each counted as often as it lasts, or some
-    effect has a flat side: it may go far out and take little of the likelihood, and its posterior reaches as far as the
-    scale behind it lets it, whatever the expansion says. Hyperparameters then move given the effects once more, each
-    scale moves together with its effects, and a coefficient against the effects of all groups where no row sees it: an
+    on their own, and one pass over the rows serves all groups: a Gibbs step for each. Half of the sweeps propose about
+    Newton's step from where a group is [5]_. The others slice its likelihood along an ellipse through a draw of the
+    prior [6]_, which reaches wherever a flat side does. There are such sweeps, one a step, where all rows are read and
+    a pilot of 100 steps accepts at most 40 of them, or the states of one of up to 400 steps last longer than 2.5 on
+    average, each counted as often as it lasts, or some effect has a flat side: it may go far out and take little of the
+    likelihood, and its posterior reaches as far as the scale behind it lets it, whatever the expansion says. There are
+    such sweeps too where "auto" chose minibatches, in models with one grouping factor and up to 100,000 rows, where
+    states last longer than 8: a step then reads all rows several times.
+    Hyperparameters then move given the effects once more, each scale and each correlation also moves together with its
+    effects, which stay standardised, and a coefficient against the effects of all groups where no row sees it: an
     intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
     Coefficients and a learned scale also walk given all effects, along axes of what is then their covariance: along as
     many a step as read 4096 rows, two at least, or one where that pilot accepts more than 40 moves. In three moves in
@@ -182,6 +185,9 @@ class SurrogateMetropolis(DecidedByRows):
        Laplace approximations", JRSS-B 71(2), 2009.
     .. [4] Papaspiliopoulos, Roberts, Skold, "A general framework for the parametrization of hierarchical models",
        Statistical Science 22(1), 2007.
+    .. [5] Gamerman, "Sampling from the posterior distribution in generalized linear mixed models", Statistics and
+       Computing 7, 1997.
+    .. [6] Murray, Adams, MacKay, "Elliptical slice sampling", AISTATS 2010.
 
     Examples
     --------
@@ -269,7 +275,7 @@ class SurrogateMetropolis(DecidedByRows):
             self._decide_by_bounds()
         if self.decision == "race":
             self._race_by(*race)
-        self._mend_refusals()
+        self._mend_refusals(decision)
         self._ways = self._lengths = self._flat = None
 
     def _move_by_trajectories(self, decision: str) -> None:
@@ -403,10 +409,13 @@ class SurrogateMetropolis(DecidedByRows):
         try:
             chain = self._engines.pop()
         except IndexError:
+            scalings = self._scalings           # of kernels saved before, what the effects do stands first
+            scalings = scalings if scalings is None else scalings[:, -self.compressed.prior.n_hyper :]
             chain = self._engine(SurrogateMove(
                 self._inner(), self.n_inner, stride=self._stride, walks=self._walks, along=self._along,
-                far=FAR if self._few_rows else 1.0, scalings=self._scalings, n_walked=self._n_walked,
-                blocks=self._group_blocks(), shifts=self._shifts))
+                far=FAR if self._few_rows else 1.0, scalings=scalings, n_walked=self._n_walked,
+                blocks=self._group_blocks(), shifts=self._shifts,
+                standard=None if scalings is None else self._standardising()))
         move: Any = chain.move
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds

@@ -29,8 +29,8 @@ from fastrace.mcmc.models.priors import (
 )
 
 __all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "check_group_names", "constrained", "joint_prior",
-           "layout_of", "learns", "moments_of", "normals_of_columns", "refuse_means_alone", "scales_of_effects",
-           "unconstrained", "without_densities"]
+           "layout_of", "learns", "moments_of", "normals_of_columns", "refuse_means_alone", "unconstrained",
+           "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -418,18 +418,6 @@ def _logs_and_correlations(prior: JointPrior) -> tuple[list[int], list[tuple[int
             related.append((place, q))
             place += q * (q - 1) // 2
     return logs, related
-
-
-def scales_of_effects(prior: JointPrior) -> list[tuple[int, slice]]:
-    """The place in theta of each scale of groups' effects, and the places of the effects that it is the scale of."""
-    factors = prior.given[2]
-    place, first, out = prior.dim, prior.n_seen - (prior.given[3] is not None), []
-    for count, sds, eta in reversed(factors):       # their hyperparameters and effects stand last
-        q = len(sds)
-        place -= q + (q * (q - 1) // 2 if eta is not None else 0)
-        first -= count * q
-        out += [(place + i, slice(first + i, first + count * q, q)) for i in range(q)]
-    return out
 
 
 def constrained(prior: JointPrior, theta: ArrayLike) -> Array:
