@@ -1,4 +1,4 @@
-"""Mixtures whose classes have scales of their own: exact against quadrature and the twin, calibrated, nothing lost."""
+"""Mixtures whose classes have scales, of their own or one: exact against quadrature and the twin, calibrated."""
 
 import itertools
 import math
@@ -115,30 +115,33 @@ def test_changes_of_rows_stay_within_their_bounds(family):
 # Against the twin.
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("hierarchical", "noise"), [(False, 1.0), (True, 0.6)])
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("family", REAL)
-def test_sweeps_are_those_of_the_twin(family, decision, hierarchical, noise, small_rows, monkeypatch):
+def test_sweeps_are_those_of_the_twin(family, decision, hierarchical, noise, shared, small_rows, monkeypatch):
     monkeypatch.setattr(surrogate_gibbs, "ALL_ROWS_FROM", 0.07)    # the twin draws Poisson numbers below 10
     mix, _, _ = mixture(family, sizes=(30, 133, 1, 125, 12, 90), spread=0.15, n_classes=3, hierarchical=hierarchical,
-                        sd_scale=0.5)
+                        sd_scale=0.5, shared_scale=shared)
     kernel = mcmc.SurrogateGibbs(mix, decision)
-    state = replace(kernel.init(rng=2), noise=np.full(3, noise))
+    state = replace(kernel.init(rng=2), noise=np.full(3 + shared, noise))
     found = kernel._split(state.position)
+    scale = np.broadcast_to(found["scale"], 3)
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     e, X, y = mix.expansions, mix.model._glm.X, mix.model._glm.y
     groups = [twin.ScaledGroup(X[a:b], y[a:b], e.hats[g], e.metrics[g], e.weights[a:b], e.radii[g],
                                None if family == "gaussian" else DF)
               for g, (a, b) in enumerate(zip(e.starts[:-1], e.starts[1:], strict=True))]
     draws, read = twin.sweeps(
-        groups, found["label"].astype(int).tolist(), np.column_stack([found["theta"], np.log(found["scale"])]),
+        groups, found["label"].astype(int).tolist(), np.column_stack([found["theta"], np.log(scale)]),
         found["weight"], found.get("mean", np.zeros(2)), found.get("sd", np.ones(2)), np.random.default_rng(3), 60,
         most=0.07 if decision == "poisson" else 0.0, concentration=1.0, prior=(np.zeros(2), np.ones(2)),
         sd_scale=0.5 if hierarchical else None, scale=twin.HalfStudentScale(4.0, 1.0), small_rows=3 * small_rows,
-        noise=noise)
+        noise=noise, shared=shared)
     np.testing.assert_allclose(steps.draws, draws, rtol=1e-8, atol=1e-8)
     assert (steps.rows == read).all()
     assert len(np.unique(steps.draws[:, :6], axis=0)) > 3
+    assert len(np.unique(steps.draws[:, kernel.names.index("weight[0]") - 1])) > 9     # the last scale
     whole = {sum(some) for n in range(8) for some in itertools.combinations_with_replacement([133, 125, 90, 43], n)}
     assert decision == "exact" or not set(read.tolist()) <= whole      # some groups were read in part
 
@@ -170,17 +173,21 @@ def assert_means(values, expected):
     assert_mean(values, expected)
 
 
-def one_dimensional(family, scale_prior, log_prior, n_classes=2, concentration=0.7, seed=3):
-    """Three groups with one slope, and the posterior of their labels by sums over all labels and a grid of classes."""
+def one_dimensional(family, scale_prior, log_prior, n_classes=2, concentration=0.7, seed=3, shared=False):
+    """Three groups with one slope, and the posterior of their labels by sums over all labels and a grid of classes.
+
+    Also the mean of the logarithm of each class's scale, or that of the scale of all, given labels.
+    """
     rng = np.random.default_rng(seed)
     sizes = (4, 7, 5)
     group = np.repeat(np.arange(3), sizes)
     X = rng.standard_normal((len(group), 1))
     y = outcomes(family, X[:, 0] * np.array([0.6, -0.2, 0.3])[group], np.array([0.8, 1.2, 1.0])[group], rng)
     model = mcmc.GLM(X, y, family, prior=mcmc.Normal(0.0, 1.5), scale_prior=scale_prior)
-    mix = mcmc.MixtureOf(model, group, n_classes, concentration=concentration)
+    mix = mcmc.MixtureOf(model, group, n_classes, concentration=concentration, shared_scale=shared)
     slope, t = np.linspace(-9.0, 9.0, 401), np.linspace(-5.5, 7.0, 401)
-    prior = stats.norm.logpdf(slope, 0.0, 1.5)[:, None] + log_prior(t)
+    of_slope = stats.norm.logpdf(slope, 0.0, 1.5)[:, None]
+    prior = of_slope if shared else of_slope + log_prior(t)
     loss = np.zeros((3, len(slope), len(t)))
     for x, of, g in zip(X[:, 0], y, group, strict=True):
         u = (of - x * slope[:, None]) * np.exp(-t)
@@ -189,8 +196,10 @@ def one_dimensional(family, scale_prior, log_prior, n_classes=2, concentration=0
     for labels in itertools.product(range(n_classes), repeat=3):
         own = [prior + loss[[g for g in range(3) if labels[g] == k]].sum(axis=0) for k in range(n_classes)]
         counts = np.bincount(labels, minlength=n_classes)
+        if shared:                              # slopes of the classes are independent given the scale
+            own = [log_prior(t) + sum(special.logsumexp(part, axis=0) for part in own)]
         law[labels] = sum(special.logsumexp(part) for part in own) + special.gammaln(counts + concentration).sum()
-        scales[labels] = [special.softmax(part).sum(axis=0) @ t for part in own]
+        scales[labels] = [np.atleast_2d(special.softmax(part)).sum(axis=0) @ t for part in own]
     keys = list(law)
     return mix, keys, special.softmax([law[key] for key in keys]), np.array([scales[key] for key in keys])
 
@@ -207,29 +216,31 @@ PRIORS = {
 }
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize(("family", "prior"), [("gaussian", "half-student"), ("gaussian", "gamma"),
                                                ("student-t", "half-normal"), ("student-t", "log-normal")])
-def test_whole_mixture_has_its_exact_law(family, prior, decision, small_rows):
+def test_whole_mixture_has_its_exact_law(family, prior, decision, shared, small_rows):
     """Labels with coefficients, scales and weights integrated out, and the first class's scale; moves short or not."""
-    mix, keys, share, scales = one_dimensional(family, *PRIORS[prior])
+    mix, keys, share, scales = one_dimensional(family, *PRIORS[prior], shared=shared)
     kernel = mcmc.SurrogateGibbs(mix, decision)
-    start = replace(kernel.init(rng=1), noise=np.full(2, 1.0 if decision == "exact" else 0.7))
+    start = replace(kernel.init(rng=1), noise=np.full(2 + shared, 1.0 if decision == "exact" else 0.7))
     _, steps = kernel.run(np.random.default_rng(8), start, 60_000)
     code = steps.draws[100:, :3].astype(int) @ [4, 2, 1]
     assert keys[1] == (0, 0, 1) and 0.01 < share.min() < share.max() < 0.4
-    logs = np.log(steps.draws[100:, kernel.names.index("scale[0]")])
+    logs = np.log(steps.draws[100:, kernel.names.index("scale" if shared else "scale[0]")])
     assert_means(np.column_stack([code[:, None] == np.arange(8), logs]), np.append(share, share @ scales[:, 0]))
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("noise", [1.0, 0.5])
 @pytest.mark.parametrize("prior", PRIORS)
-def test_one_class_of_a_gaussian_model_has_its_closed_form(prior, noise, small_rows):
+def test_one_class_of_a_gaussian_model_has_its_closed_form(prior, noise, shared, small_rows):
     """Given the scale the coefficients are normal; integrated out, the scale has a density on a line."""
     of_scale, log_prior = PRIORS[prior]
-    mix, _, _ = mixture(sizes=(9, 5), n_classes=1, scale_prior=of_scale)
+    mix, _, _ = mixture(sizes=(9, 5), n_classes=1, scale_prior=of_scale, shared_scale=shared)
     kernel = mcmc.SurrogateGibbs(mix)
-    start = replace(kernel.init(rng=1), noise=np.array([noise]))
+    start = replace(kernel.init(rng=1), noise=np.full(1 + shared, noise))
     _, steps = kernel.run(np.random.default_rng(1), start, 60_000)
     X, y = np.asarray(mix.model._glm.X), np.asarray(mix.model._glm.y)
     t = np.linspace(-4.0, 4.0, 4001)
@@ -241,8 +252,8 @@ def test_one_class_of_a_gaussian_model_has_its_closed_form(prior, noise, small_r
                        - 0.5 * np.linalg.slogdet(precision)[1])
     below = np.cumsum(special.softmax(density))
     kept = steps.draws[40::40]
-    scale, theta = kept[:, kernel.names.index("scale[0]")], kept[:, 2:4]
-    assert kernel.names[2:5] == ("theta[0, x0]", "theta[0, x1]", "scale[0]")
+    scale, theta = kept[:, 4], kept[:, 2:4]
+    assert kernel.names[2:5] == ("theta[0, x0]", "theta[0, x1]", "scale" if shared else "scale[0]")
     assert stats.kstest(np.interp(np.log(scale), t, below), "uniform").pvalue > 1e-6
     precision = np.eye(2) + X.T @ X / scale[:, None, None] ** 2
     center = np.linalg.solve(precision, (X.T @ y / scale[:, None] ** 2)[:, :, None])[:, :, 0]
@@ -288,8 +299,9 @@ def test_a_number_as_prior_sd_is_the_prior_of_the_logarithm():
 
 
 @few_or_many(("fits", "draws", "cells"), (25, 19, 5), (1500, 99, 20))
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_simulation_based_calibration(decision, fits, draws, cells, small_rows):
+def test_simulation_based_calibration(decision, fits, draws, cells, shared, small_rows):
     """Of what does not depend on names: a group's slope and scale, both scales' larger one, mean and spread."""
     rng = np.random.default_rng(21)
     ranks = []
@@ -298,17 +310,18 @@ def test_simulation_based_calibration(decision, fits, draws, cells, small_rows):
         family = REAL[i % 2]
         mean, sd = rng.standard_normal(1), np.abs(0.5 * rng.standard_cauchy(1))
         theta = mean + sd * rng.standard_normal((2, 1))
-        scale = np.abs(rng.standard_t(4.0, 2))
+        scale = np.abs(rng.standard_t(4.0, 2))[[0, 0 if shared else 1]]
         weight = rng.dirichlet([1.0, 1.0])
         label = rng.choice(2, 4, p=weight)
         X = rng.standard_normal((48, 1))
         y = outcomes(family, X[:, 0] * theta[label[group], 0], scale[label[group]], rng)
         model = mcmc.GLM(X, y, family, prior=mcmc.Normal(0.0, 1.0), scale_prior=mcmc.HalfStudentT(4.0, 1.0))
-        mix = mcmc.MixtureOf(model, group, 2, hierarchical=True, sd_scale=0.5)
+        mix = mcmc.MixtureOf(model, group, 2, hierarchical=True, sd_scale=0.5, shared_scale=shared)
         kernel = mcmc.SurrogateGibbs(mix, decision)
-        truth = np.concatenate([label, theta.ravel(), scale, weight, mean, sd])
+        truth = np.concatenate([label, theta.ravel(), scale[: 2 - shared], weight, mean, sd])
         _, steps = kernel.run(rng, kernel.init(truth), draws * 20)
-        found, own = facts(steps.draws[19::20]), facts(truth[None])
+        found, own = (facts(np.insert(of, 7, of[:, 6], axis=1) if shared else of)
+                      for of in (steps.draws[19::20], truth[None]))
         ranks.append([(found < own).sum(axis=0) + rng.integers(0, (found == own).sum(axis=0) + 1)])  # ties by chance
     for column in np.concatenate(ranks).T:
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
@@ -330,16 +343,40 @@ def test_checkpoints_threads_and_pickles_continue_bit_for_bit(tmp_path):
     kernel = mcmc.SurrogateGibbs(mix, order_by="scale")
     other = mixture("student-t", sizes=(80, 30, 80, 5, 80), hierarchical=True, scale_prior=mcmc.HalfNormal(1.0))[0]
     assert_runs_continue(kernel, mcmc.SurrogateGibbs(other, order_by="scale"), tmp_path / "run")
+    shared, of_another = (mixture("student-t", sizes=(80, 30, 80, 5, 80), shared_scale=True, scale_prior=prior)[0]
+                          for prior in (None, mcmc.HalfNormal(1.0)))
+    assert_runs_continue(mcmc.SurrogateGibbs(shared), mcmc.SurrogateGibbs(of_another), tmp_path / "shared")
 
 
-def test_steps_one_by_one_are_those_of_a_run():
+@pytest.mark.parametrize("shared", [False, True])
+def test_steps_one_by_one_are_those_of_a_run(shared):
     """The logarithm of a scale goes on from the scale that is recorded."""
-    kernel = mcmc.SurrogateGibbs(mixture(sizes=(50, 8, 100))[0])
+    kernel = mcmc.SurrogateGibbs(mixture(sizes=(50, 8, 100), shared_scale=shared)[0])
     state, rng = kernel.init(rng=0), np.random.default_rng(4)
     _, steps = kernel.run(np.random.default_rng(4), state, 50)
     for draw in steps.draws:
         state, _ = kernel.step(rng, state)
         assert (state.position == draw).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_shared_scale_is_one_number_in_traces_and_starts(family):
+    """Families whose scale is correlated with the coefficients of small groups too; chains start apart and agree."""
+    word, rng = WORD[family], np.random.default_rng(6)
+    group, X = np.repeat(np.arange(20), [400, 30] * 10), rng.standard_normal((4300, 2))
+    eta = (X * np.array([[0.8, -0.4], [-0.5, 0.6]])[group % 2]).sum(axis=1)
+    model = mcmc.GLM(X, outcomes(family, eta, np.full(4300, 0.7), rng), family, prior=mcmc.Normal(0.0, 1.0))
+    mix = mcmc.MixtureOf(model, group, 2, shared_scale=True)
+    kernel = mcmc.SurrogateGibbs(mix, order_by=0)
+    trace = mcmc.sample(kernel, n_draws=500, n_chains=2, rng=1, n_tune=200)
+    found = trace.to_arrays()["posterior"]
+    assert found[word].shape == (2, 500) and word in trace.names and f"{word}[0]" not in trace.names
+    assert not trace.warnings and kernel.acceptance(trace)["parameters"] > 0.5
+    np.testing.assert_allclose(found[word].mean(), 0.7, rtol=0.1)
+    np.testing.assert_array_equal(mix.nameless(trace)[word], found[word])
+    assert f"mean over groups of {word}" not in mix.nameless(trace)
+    starts = [kernel._split(kernel.dispersed(np.random.default_rng(k)))[word] for k in range(2)]
+    assert starts[0] != starts[1] and np.shape(starts[0]) == ()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -475,6 +512,15 @@ def test_what_cannot_be_had_is_refused():
                                                      parameters=[[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])),
         ("order_by is 2; classes have coefficients 0 to 1", lambda: mcmc.SurrogateGibbs(mix, order_by=2)),
         (r"order_by is 'log\(scale\)'; .*'x1', 'scale'", lambda: mcmc.SurrogateGibbs(mix, order_by="log(scale)")),
+    ]
+    known, given = mcmc.GLM(X, y, "gaussian", scale=1.0, prior=mcmc.Normal(0.0, 1.0)), np.ones((2, 3))
+    shared = mixture(shared_scale=True)[0]
+    cases += [
+        ("learns no scale: one that is given is that of all", lambda: mcmc.MixtureOf(known, group, 2,
+                                                                                     shared_scale=True)),
+        ("shared_scale=True came with parameters", lambda: mcmc.MixtureOf(
+            mix.model, np.repeat(np.arange(6), 300), 2, parameters=given, shared_scale=True)),
+        (r"order_by is 'scale'; .*'x1'\]", lambda: mcmc.SurrogateGibbs(shared, order_by="scale")),
     ]
     for words, make in cases:
         with pytest.raises(ValueError, match=words):

@@ -109,24 +109,32 @@ class ScaledGroup(Group):
         return self.terms(theta, rows) - self.value[rows] - expansion
 
 
-def followed(theta, large, small, at, precision):
-    """Log density of a class at a point, but for what a scale's prior is besides, and the normal density there.
-
-    Mean and precision of that one come from Newton's step; the diagonal of a precision grows until it is one.
-    """
-    value = -0.5 * precision @ (theta - at) ** 2 + sum(group.expansion(theta) for group in large)
-    value += sum(group.terms(theta).sum() for group in small)
-    slope, H = -precision * (theta - at), np.diag(precision)
+def derivatives(theta, large, small):
+    """Log-likelihood of groups at a point, its gradient and minus its Hessian: expansions of large ones, and rows."""
+    value = sum(group.expansion(theta) for group in large) + sum(group.terms(theta).sum() for group in small)
+    slope, H = np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
     for group in large:
         slope, H = slope + group.gradient - group.H @ (theta - group.hat), H + group.H
     for group in small:
         _, _, gradient, curvature = group.derivatives(theta)
         slope, H = slope + gradient, H + curvature
+    return value, slope, H
+
+
+def followed(theta, large, small, at, precision, moving):
+    """Log density of a class at a point, but for what a scale's prior is besides, and the normal density there.
+
+    That one is of the first parameters, `moving` of them. Mean and precision of it come from Newton's step; the
+    diagonal of a precision grows until it is one.
+    """
+    value, slope, H = derivatives(theta, large, small)
+    value -= 0.5 * precision @ (theta - at) ** 2
+    slope, H = (slope - precision * (theta - at))[:moving], (H + np.diag(precision))[:moving, :moving]
     damping, diagonal = 0.0, np.abs(np.diag(H))
     while np.linalg.eigvalsh(H + np.diag(damping * diagonal))[0] <= 0.0:
         damping = max(1.0, 4.0 * damping)
     H = H + np.diag(damping * diagonal)
-    return value, theta + np.linalg.solve(H, slope), H
+    return value, theta[:moving] + np.linalg.solve(H, slope), H
 
 
 class HalfStudentScale:
@@ -147,16 +155,50 @@ class HalfStudentScale:
         return math.log(self.scale * z / math.sqrt(2.0 * rng.standard_gamma(0.5 * self.df) / self.df))
 
 
+def shared_scale(groups, labels, theta, scale, rng, stream, most, small_rows, noise):
+    """Move the last entry of all rows of `theta`, one number, given the others; the rows read."""
+    plain = rng.random() < PLAIN
+    size = 2.4 * math.exp(1.5 * rng.standard_normal()) if plain else noise
+    keep, rows, t = 1.0 if plain else math.sqrt(1.0 - noise**2), 0, theta[0, -1]
+
+    def along(t):
+        value = scale.beside(t) - 0.5 * scale.precision * (t - scale.mean) ** 2
+        slope, curved = -scale.precision * (t - scale.mean), scale.precision
+        for group, label in zip(groups, labels, strict=True):
+            parts = ([], [group]) if len(group.y) <= small_rows else ([group], [])
+            part, gradient, H = derivatives(np.append(theta[label, :-1], t), *parts)
+            value, slope, curved = value + part, slope + gradient[-1], curved + H[-1, -1]
+        return value, slope, curved if curved > 0.0 else scale.precision
+
+    value, slope, curved = along(t)
+    z = rng.standard_normal()
+    new = t + (1.0 - keep) * slope / curved + size * z / math.sqrt(curved)
+    there, back, curved_there = along(new)
+    step = t - new - (1.0 - keep) * back / curved_there
+    ratio = there - value + 0.5 * (z**2 + math.log(curved_there / curved) - curved_there * step**2 / size**2)
+    for k in range(len(theta)):
+        for group in [group for group, label in zip(groups, labels, strict=True) if label == k]:
+            if len(group.y) <= small_rows:
+                rows += len(group.y)
+                continue
+            change, some = group.log_ratio(theta[k], np.append(theta[k, :-1], new), stream, most)
+            ratio, rows = ratio + change, rows + some
+    if ratio > -rng.standard_exponential():
+        theta[:, -1] = new
+    return rows
+
+
 def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentration, prior, sd_scale=None, scale=None,
-           small_rows=0, noise=1.0):
+           small_rows=0, noise=1.0, shared=False):
     """States after each of n sweeps, and the rows read; hierarchical where `sd_scale` is given.
 
     `prior` is mean and precision: of the parameters of the classes, or of `mean`. With `scale`, a prior such as
     `HalfStudentScale`, the last parameter of a class is the logarithm of its scale, and is recorded as the scale.
-    `noise` is the share of it in proposals of parameters that are not plain.
+    `noise` is the share of it in proposals of parameters that are not plain. `shared`: all classes have one scale.
     """
     labels, theta, weights, (n_classes, d) = list(labels), theta.copy(), weights.copy(), theta.shape
     mean, sd, out, read, p = mean.copy(), sd.copy(), [], [], d if scale is None else d - 1
+    m = p if shared else d                      # parameters that a class moves
     for _ in range(n):
         stream, rows = RowStream(int(rng.bit_generator.random_raw())), 0
         for g, group in enumerate(groups):
@@ -184,16 +226,16 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             for group in own:
                 A, b = A + group.H, b + group.H @ group.hat + group.gradient
             plain = own and rng.random() < PLAIN
-            size = 2.4 / math.sqrt(d) * math.exp(1.5 * rng.standard_normal()) if plain else noise
+            size = 2.4 / math.sqrt(m) * math.exp(1.5 * rng.standard_normal()) if plain else noise
             keep = 1.0 if plain else math.sqrt(1.0 - noise**2)
             small = [group for group in own if len(group.y) <= small_rows]
             large = [group for group in own if len(group.y) > small_rows]
             if small:
-                value, center, H = followed(theta[k], large, small, at, precision)
-                z = np.array([rng.standard_normal() for _ in range(d)])
-                new = center + keep * (theta[k] - center) + size * np.linalg.solve(np.linalg.cholesky(H).T, z)
-                there, back, H_there = followed(new, large, small, at, precision)
-                step = theta[k] - (back + keep * (new - back))
+                value, center, H = followed(theta[k], large, small, at, precision, m)
+                z, new = np.array([rng.standard_normal() for _ in range(m)]), theta[k].copy()
+                new[:m] = center + keep * (new[:m] - center) + size * np.linalg.solve(np.linalg.cholesky(H).T, z)
+                there, back, H_there = followed(new, large, small, at, precision, m)
+                step = theta[k][:m] - (back + keep * (new[:m] - back))
                 ratio = there - value + 0.5 * z @ z - 0.5 * step @ H_there @ step / size**2
                 ratio += 0.5 * (np.linalg.slogdet(H_there)[1] - np.linalg.slogdet(H)[1])
                 ratio += scale.beside(new[-1]) - scale.beside(theta[k][-1])
@@ -204,21 +246,24 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
                 if ratio > -rng.standard_exponential():
                     theta[k] = new
                 continue
-            away = size * np.linalg.solve(np.linalg.cholesky(A).T, [rng.standard_normal() for _ in range(d)])
-            new, ratio = np.linalg.solve(A, b), 0.0
-            new = new + keep * (theta[k] - new) + away
+            own_A, ratio, new = A[:m, :m], 0.0, theta[k].copy()
+            away = size * np.linalg.solve(np.linalg.cholesky(own_A).T, [rng.standard_normal() for _ in range(m)])
+            center = np.linalg.solve(own_A, b[:m] - A[:m, m:] @ new[m:])
+            new[:m] = center + keep * (new[:m] - center) + away
             if plain:
                 ratio = 0.5 * precision @ ((theta[k] - at) ** 2 - (new - at) ** 2)
                 ratio += sum(group.expansion(new) - group.expansion(theta[k]) for group in own)
             if scale is not None and own:
                 ratio += scale.beside(new[-1]) - scale.beside(theta[k][-1])
-            elif scale is not None:
+            elif scale is not None and not shared:
                 new[-1] = scale.draw(rng)
             for group in own:
                 change, some = group.log_ratio(theta[k], new, stream, most)
                 ratio, rows = ratio + change, rows + some
             if not own or ratio > -rng.standard_exponential():
                 theta[k] = new
+        if shared:
+            rows += shared_scale(groups, labels, theta, scale, rng, stream, most, small_rows, noise)
         weights = np.array([rng.standard_gamma(concentration + labels.count(k)) for k in range(n_classes)])
         weights /= weights.sum()
         for j in range(p if sd_scale is not None else 0):
@@ -229,7 +274,7 @@ def sweeps(groups, labels, theta, weights, mean, sd, rng, n, *, most, concentrat
             inverse = rng.standard_exponential() / (own + 1.0 / sd_scale**2)
             rate = inverse + 0.5 * ((theta[:, j] - mean[j]) ** 2).sum()
             sd[j] = math.sqrt(rate / rng.standard_gamma(0.5 * (1.0 + n_classes)))
-        out.append([*labels, *theta[:, :p].ravel(), *np.exp(theta[:, p:]).ravel(), *weights,
+        out.append([*labels, *theta[:, :p].ravel(), *np.exp(theta[: 1 if shared else None, p:]).ravel(), *weights,
                     *([] if sd_scale is None else [*mean, *sd])])
         read.append(rows)
     return np.array(out), np.array(read)

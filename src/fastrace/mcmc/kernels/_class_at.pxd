@@ -13,6 +13,7 @@ cdef class ClassAt:
     cdef GLMSource glm
     cdef GroupExpansions groups
     cdef Py_ssize_t dim
+    cdef Py_ssize_t moving              # parameters that the normal density is of, the first; the others are held
     cdef int64_t most                   # rows of a group that is read; larger groups have their expansions
     cdef object _kept                   # arrays behind the pointers
     cdef double value                   # log density at the point, up to a constant; nan where terms overflow
@@ -27,6 +28,9 @@ cdef class ClassAt:
     # read, together; `beside` is what its log prior has there beyond the normal density of this mean and precision.
     cdef int look(self, const double *theta, const double *features, const double *sums, const double *mean,
                   const double *precision, double beside, const Py_ssize_t *members, Py_ssize_t count) except -1 nogil
+    # The same but for prior and normal density: the likelihood's `value`, its `slope` and `whole`.
+    cdef int add_up(self, const double *theta, const double *features, const double *sums, const Py_ssize_t *members,
+                    Py_ssize_t count) except -1 nogil
     # Add the terms of consecutive rows to `value`, their gradients to `slope`, minus their Hessians to `whole`.
     cdef int read(self, const double *theta, int64_t first, int64_t n) except -1 nogil
     # Factor the precision, which is damped where it is not positive definite: 0 if that cannot be.

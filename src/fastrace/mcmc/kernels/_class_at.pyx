@@ -37,12 +37,14 @@ cdef class ClassAt:
         Of these rows.
     most : int
         Rows of a group up to which they are read; larger groups have their expansions.
+    moving : int, optional
+        Parameters that the normal density is of, the first of all; the others are held. By default all.
     """
 
     def __cinit__(self):
         guard_await(&self.guard, 0)
 
-    def __init__(self, GLMSource glm not None, GroupExpansions groups not None, most):
+    def __init__(self, GLMSource glm not None, GroupExpansions groups not None, most, moving=None):
         guard_check_built(&glm.guard, glm)
         guard_check_built(&groups.guard, groups)
         cdef Py_ssize_t d = groups.dim, n = min(most, groups.n_rows)
@@ -52,6 +54,7 @@ cdef class ClassAt:
                              f"{groups.n_rows} rows, {d - 1} coefficients and the logarithm of a scale are needed")
         guard_build(&self.guard, 0, self)
         self.glm, self.groups, self.dim, self.most = glm, groups, d, most
+        self.moving = d if moving is None else moving
         self._kept = np.zeros(2 * d * d + 3 * d + 7 * n)
         self.root = <double *>cnp.PyArray_DATA(self._kept)
         self.whole, self.center = self.root + d * d, self.root + 2 * d * d
@@ -60,35 +63,42 @@ cdef class ClassAt:
 
     cdef int look(self, const double *theta, const double *features, const double *sums, const double *mean,
                   const double *precision, double beside, const Py_ssize_t *members, Py_ssize_t count) except -1 nogil:
+        cdef Py_ssize_t d = self.dim, a
+        cdef int size = <int>self.moving, lead = <int>d, single = 1, info = 0
+        cdef double step
+        self.add_up(theta, features, sums, members, count)
+        self.value += beside
+        for a in range(d):
+            step = theta[a] - mean[a]
+            self.value -= 0.5 * precision[a] * step * step
+            self.slope[a] -= precision[a] * step
+            self.whole[a * d + a] += precision[a]
+        if not isfinite(self.value) or not self.factor():
+            self.value = NAN
+            return 0
+        memcpy(self.center, self.slope, d * sizeof(double))
+        dpotrs(b"L", &size, &single, self.root, &lead, self.center, &lead, &info)
+        self.half_log_det = 0.0
+        for a in range(self.moving):
+            self.center[a] += theta[a]
+            self.half_log_det += log(self.root[a * d + a])
+        return 0
+
+    cdef int add_up(self, const double *theta, const double *features, const double *sums, const Py_ssize_t *members,
+                    Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t d = self.dim, a, b, i
-        cdef int size = <int>d, single = 1, info = 0
         cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
         cdef const int64_t *start = <const int64_t *>cnp.PyArray_DATA(self.groups.starts)
-        cdef double step
-        self.value = beside
+        self.value = 0.0
         self.groups.unpack(sums, self.slope, self.whole)
         for i in range(self.groups.n_terms):
             self.value += sums[i] * features[i]
         for a in range(d):
             for b in range(d):
                 self.slope[a] -= self.whole[a * d + b] * (theta[b] - origin[b])
-        for a in range(d):
-            step = theta[a] - mean[a]
-            self.value -= 0.5 * precision[a] * step * step
-            self.slope[a] -= precision[a] * step
-            self.whole[a * d + a] += precision[a]
         for i in range(count):
             if start[members[i] + 1] - start[members[i]] <= self.most:
                 self.read(theta, start[members[i]], start[members[i] + 1] - start[members[i]])
-        if not isfinite(self.value) or not self.factor():
-            self.value = NAN
-            return 0
-        memcpy(self.center, self.slope, d * sizeof(double))
-        dpotrs(b"L", &size, &single, self.root, &size, self.center, &size, &info)
-        self.half_log_det = 0.0
-        for a in range(d):
-            self.center[a] += theta[a]
-            self.half_log_det += log(self.root[a * d + a])
         return 0
 
     cdef int read(self, const double *theta, int64_t first, int64_t n) except -1 nogil:
@@ -125,24 +135,24 @@ cdef class ClassAt:
 
     cdef bint factor(self) noexcept nogil:
         cdef Py_ssize_t d = self.dim, a
-        cdef int size = <int>d, info = 0
+        cdef int size = <int>self.moving, lead = <int>d, info = 0
         cdef double damping = 0.0
         for _ in range(DAMPINGS):
             memcpy(self.root, self.whole, d * d * sizeof(double))
             for a in range(d):
                 self.root[a * d + a] += damping * fabs(self.whole[a * d + a])
-            dpotrf(b"L", &size, self.root, &size, &info)
+            dpotrf(b"L", &size, self.root, &lead, &info)
             if info == 0:
                 return True
             damping = max(1.0, 4.0 * damping)
         return False
 
     cdef double squared(self, const double *step) noexcept nogil:
-        cdef int size = <int>self.dim, single = 1
+        cdef int size = <int>self.moving, lead = <int>self.dim, single = 1
         cdef double sum = 0.0
         cdef Py_ssize_t a
-        memcpy(self.work, step, self.dim * sizeof(double))
-        dtrmv(b"L", b"T", b"N", &size, self.root, &size, self.work, &single)
-        for a in range(self.dim):
+        memcpy(self.work, step, self.moving * sizeof(double))
+        dtrmv(b"L", b"T", b"N", &size, self.root, &lead, self.work, &single)
+        for a in range(self.moving):
             sum += self.work[a] * self.work[a]
         return sum

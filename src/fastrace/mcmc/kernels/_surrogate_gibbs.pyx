@@ -18,6 +18,9 @@ expansion follows the likelihood of a few rows badly. So small groups are read: 
 and parameters of classes that have any are proposed about Newton's step from where they are, from the derivatives of
 the rows of small groups and the expansions of the others. What that makes of the ratio is in the decision.
 
+A scale that all classes share is drawn after the coefficients of the classes, which are then drawn given it: about
+Newton's step along its logarithm, by all groups.
+
 Where expansions are poor, such proposals may hold a chain in a place that they hardly ever propose. So a share of all
 changes is proposed otherwise: labels from wider shares, weight_k exp(Q_g(theta_k)) to the power WIDE, and parameters by
 a random walk of random length. Their acceptance ratio has the expansions in it.
@@ -97,6 +100,8 @@ cdef class SurrogateGibbsCore:
         Prior of that logarithm, an auxiliary parameter alone, if it is not the normal one above.
     small_rows : int, default 0
         Groups of up to so many rows are small: they are read, and their expansions are not used.
+    shared : bool, default False
+        Whether all classes have one scale.
     """
 
     cdef guard_t guard
@@ -105,10 +110,12 @@ cdef class SurrogateGibbsCore:
     cdef GroupExpansions groups
     cdef Py_ssize_t n_groups, n_classes, dim, order_by, size
     cdef Py_ssize_t n_coefficients      # parameters of a class but for the logarithm of its scale
-    cdef bint moves_parameters, moves_weights, hierarchical, learns_scale
+    cdef Py_ssize_t n_moving            # parameters that a class moves: not a scale that all share
+    cdef bint moves_parameters, moves_weights, hierarchical, learns_scale, shared
     cdef JointPrior scale_prior         # None where it is normal
     cdef int64_t small_rows
-    cdef ClassAt here, there            # a class with small groups as it is and as it is proposed; None without such
+    cdef ClassAt here, there            # a class as it is and as it is proposed; None where nothing is read for it
+    cdef bint has_small
     cdef double concentration, sd_scale, most
     cdef object _kept                   # arrays behind the pointers
     # what the source reads
@@ -161,7 +168,7 @@ cdef class SurrogateGibbsCore:
 
     def __init__(self, TermSource source not None, theta, GroupExpansions groups not None, n_classes, prior_mean,
                  prior_precision, *, moves, concentration, sd_scale, most, order_by, learns_scale=False,
-                 JointPrior scale_prior=None, small_rows=0):
+                 JointPrior scale_prior=None, small_rows=0, shared=False):
         guard_check_built(&source.guard, source)
         guard_check_built(&groups.guard, groups)
         cdef Py_ssize_t d = groups.dim, k = n_classes, g = groups.n_groups
@@ -178,8 +185,10 @@ cdef class SurrogateGibbsCore:
         self.moves_parameters, self.moves_weights, self.hierarchical = moves
         self.concentration, self.sd_scale, self.most, self.order_by = concentration, sd_scale, most, order_by
         self.learns_scale, self.scale_prior, self.small_rows = learns_scale, scale_prior, small_rows
-        self.n_coefficients = d - self.learns_scale
-        self.size = g + (k * d if self.moves_parameters else 0) + (k if self.moves_weights else 0) \
+        self.n_coefficients, self.shared = d - self.learns_scale, shared
+        self.n_moving = self.n_coefficients if self.shared else d
+        self.size = g + (k * self.n_moving + self.shared if self.moves_parameters else 0) \
+            + (k if self.moves_weights else 0) \
             + (2 * self.n_coefficients if self.hierarchical else 0)
         about = np.stack([source.expanded_at(hat) for hat in np.asarray(groups.hats)])
         self._kept = (theta, mean, precision, about)
@@ -194,11 +203,12 @@ cdef class SurrogateGibbsCore:
         self.known = self._places(g)
         for i in range(k):
             self.arms[i] = i
-        if np.diff(groups.starts).min() <= small_rows:
-            self.here, self.there = (ClassAt(source, groups, small_rows) for _ in range(2))
+        self.has_small = np.diff(groups.starts).min() <= small_rows
+        if self.has_small or self.shared:
+            self.here, self.there = (ClassAt(source, groups, small_rows, self.n_moving) for _ in range(2))
         self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
         self.scale = self._numbers(k)
-        self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k)
+        self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k + 1)
         self.precision = self._numbers(d)
         self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
         self.values, self.score, self.share = self._numbers(g * k), self._numbers(k), self._numbers(k)
@@ -226,7 +236,8 @@ cdef class SurrogateGibbsCore:
         cdef Py_ssize_t d = self.dim, p = self.n_coefficients, k = self.n_classes, i
         cdef const double[::1] scale = np.ascontiguousarray(np.ones(k) if scales is None else scales, dtype=np.float64)
         if label.shape[0] != self.n_groups or (point.shape[0], point.shape[1]) != (k, p) or share.shape[0] != k \
-                or middle.shape[0] != p or wide.shape[0] != p or size.shape[0] != k or scale.shape[0] != k:
+                or middle.shape[0] != p or wide.shape[0] != p or size.shape[0] != k + self.shared \
+                or scale.shape[0] != k:
             raise ValueError("a state is of one kernel alone")
         if min(labels) < 0 or max(labels) >= k:
             raise ValueError(f"labels go from {min(labels)} to {max(labels)}; 0 to {k - 1} are needed")
@@ -235,20 +246,22 @@ cdef class SurrogateGibbsCore:
             self.label[i] = label[i]
         for i in range(k):
             memcpy(self.theta + i * d, &point[i, 0], p * sizeof(double))
-            self.weight[i], self.noise[i] = share[i], size[i]
+            self.weight[i] = share[i]
             self.log_weight[i] = log(share[i])
             if self.learns_scale:
                 self.scale[i] = scale[i]
                 self.theta[i * d + p] = log(scale[i])
+        for i in range(k + self.shared):
+            self.noise[i] = size[i]
         for i in range(p):
             self.mean[i], self.spread[i] = middle[i], wide[i]
         guard_leave(&self.guard)
 
     @property
     def noise_shares(self):
-        """The share of noise in the proposals of each class, in (0, 1]."""
+        """The share of noise in the proposals of each class, in (0, 1], and then of a scale that all share."""
         guard_check_built(&self.guard, self)
-        return np.array([self.noise[i] for i in range(self.n_classes)])
+        return np.array([self.noise[i] for i in range(self.n_classes + self.shared)])
 
     @property
     def decisions(self):
@@ -308,9 +321,11 @@ cdef class SurrogateGibbsCore:
             for k in range(self.n_classes):
                 memcpy(to + self.rank[k] * p, self.theta + k * d, p * sizeof(double))
             to += self.n_classes * p
-            for k in range(self.n_classes if self.learns_scale else 0):
+            if self.shared:
+                to[0] = self.scale[0]
+            for k in range(self.n_classes if self.learns_scale and not self.shared else 0):
                 to[self.rank[k]] = self.scale[k]
-            to += self.n_classes * (d - p)
+            to += 1 if self.shared else self.n_classes * (d - p)
         if self.moves_weights:
             for k in range(self.n_classes):
                 to[self.rank[k]] = self.weight[k]
@@ -344,6 +359,8 @@ cdef class SurrogateGibbsCore:
             self.groups.add_up(self.known, self.n_classes, self.sums)
             for k in range(self.n_classes):
                 self.draw_parameters(k, tuned, bits)
+            if self.shared:
+                self.draw_shared_scale(tuned, bits)
         if self.moves_weights:
             draw_weights(bits, self.concentration, self.begin, self.n_classes, self.weight, self.log_weight)
         if self.hierarchical:
@@ -483,32 +500,34 @@ cdef class SurrogateGibbsCore:
         noise; at s = 1 it is an independent draw. A walk is theta + s noise. A class without groups has its prior: its
         scale is drawn from that itself.
         """
-        cdef Py_ssize_t d = self.dim, j
+        cdef Py_ssize_t d = self.dim, p = self.n_moving, j
         cdef double *theta = self.theta + k * d
         cdef double share = self.noise[k], keep, log_ratio = 0.0
         cdef bint empty = self.begin[k] == self.begin[k + 1], full
         cdef bint plain = not empty and bits.next_double(bits.state) < PLAIN
         if plain:
-            share = 2.4 / sqrt(<double>d) * exp(1.5 * random_standard_normal(bits))
-        for j in range(self.begin[k], self.begin[k + 1] if self.here is not None else 0):
+            share = 2.4 / sqrt(<double>p) * exp(1.5 * random_standard_normal(bits))
+        for j in range(self.begin[k], self.begin[k + 1] if self.has_small else 0):
             if self.rows_of(self.member[j]) <= self.small_rows:
                 return self.draw_from_rows(k, share, plain, tuned, bits)
         self.factor_class(k)
         keep = sqrt(max(0.0, 1.0 - share * share))
         self.draw_noise(bits)
-        for j in range(d):
+        for j in range(p, d):
+            self.new[j] = theta[j]
+        for j in range(p):
             if plain:
                 self.new[j] = theta[j] + share * self.new[j]
             else:
                 self.new[j] = self.center[j] + keep * (theta[j] - self.center[j]) + share * self.new[j]
         if empty:
-            if self.scale_prior is not None:
+            if self.scale_prior is not None and not self.shared:
                 self.new[d - 1] = self.draw_scale(bits)
-            if not self.learns_scale or self.settle_scale():
+            if self.settle_scale():
                 self.take(k)
             return 0
         memcpy(self.now, theta, d * sizeof(double))
-        if self.learns_scale and not self.settle_scale():
+        if not self.settle_scale():
             full, log_ratio = False, -INFINITY
         else:
             full = self.weigh_class(k, plain, &log_ratio)
@@ -522,10 +541,13 @@ cdef class SurrogateGibbsCore:
         if accepted:
             self.take(k)
         if not plain:
-            self.tally[2] += 1
-            self.tally[3] += accepted
-            if tuned >= 0:
-                self.noise[k] = min(1.0, max(0.01, self.noise[k] * exp((accepted - AIM) / sqrt(1.0 + tuned))))
+            self.count(k, accepted, tuned)
+
+    cdef void count(self, Py_ssize_t k, bint accepted, int64_t tuned) noexcept nogil:
+        self.tally[2] += 1
+        self.tally[3] += accepted
+        if tuned >= 0:
+            self.noise[k] = min(1.0, max(0.01, self.noise[k] * exp((accepted - AIM) / sqrt(1.0 + tuned))))
 
     cdef int draw_from_rows(self, Py_ssize_t k, double share, bint plain, int64_t tuned,
                             bitgen_t *bits) except -1 nogil:
@@ -534,25 +556,26 @@ cdef class SurrogateGibbsCore:
         theta' = m(theta) + s root(theta)^-T z with m(theta) = center(theta) + sqrt(1 - s^2) (theta - center(theta)), or
         theta for a walk. The ratio has the density of theta given theta' over that of theta' given theta.
         """
-        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, j
-        cdef int size = <int>d, single = 1
+        cdef Py_ssize_t d = self.dim, p = self.n_moving, m = self.groups.n_terms, j
+        cdef int size = <int>p, lead = <int>d, single = 1
         cdef double *theta = self.theta + k * d
         cdef double *features = self.powers + self.n_classes * m
         cdef double keep = 1.0 if plain else sqrt(max(0.0, 1.0 - share * share)), log_ratio = 0.0
         memcpy(self.now, theta, d * sizeof(double))
         self.look(self.here, k, self.now, self.powers + k * m)
-        for j in range(d):
+        memcpy(self.new, theta, d * sizeof(double))
+        for j in range(p):
             self.new[j] = random_standard_normal(bits)
             log_ratio += 0.5 * self.new[j] * self.new[j]
-        dtrsv(b"L", b"T", b"N", &size, self.here.root, &size, self.new, &single)
-        for j in range(d):
+        dtrsv(b"L", b"T", b"N", &size, self.here.root, &lead, self.new, &single)
+        for j in range(p):
             self.new[j] = self.here.center[j] + keep * (theta[j] - self.here.center[j]) + share * self.new[j]
         if not self.settle_scale():
             self.decide_on(k, -INFINITY, True, plain, tuned, bits)
             return 0
         self.groups.features(self.new, 1, features)
         self.look(self.there, k, self.new, features)
-        for j in range(d):
+        for j in range(p):
             self.room[j] = theta[j] - self.there.center[j] - keep * (self.new[j] - self.there.center[j])
         log_ratio += (self.there.value - self.here.value + self.there.half_log_det - self.here.half_log_det
                       - 0.5 * self.there.squared(self.room) / (share * share))
@@ -565,6 +588,67 @@ cdef class SurrogateGibbsCore:
         self.decide_on(k, log_ratio, True, plain, tuned, bits)
         return 0
 
+    cdef int draw_shared_scale(self, int64_t tuned, bitgen_t *bits) except -1 nogil:
+        """The logarithm t of the scale of all classes given their coefficients, about Newton's step along it.
+
+        t' = m(t) + s z / sqrt(c(t)) with m(t) = t + (1 - sqrt(1 - s^2)) f'(t) / c(t), or t for a walk, where c = -f'',
+        and the precision of the prior where that is not positive. The ratio has the densities of both ways.
+        """
+        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, k, j
+        cdef double *features = self.powers + self.n_classes * m
+        cdef double t = self.theta[d - 1], log_ratio, share = self.noise[self.n_classes], keep, z, back
+        cdef double[3] at, to               # f, f' and c
+        cdef bint plain = bits.next_double(bits.state) < PLAIN, accepted
+        if plain:
+            share = 2.4 * exp(1.5 * random_standard_normal(bits))
+        keep = 1.0 if plain else sqrt(max(0.0, 1.0 - share * share))
+        self.groups.features(self.theta, self.n_classes, self.powers)
+        self.along_scale(self.here, t, at)
+        z = random_standard_normal(bits)
+        self.new[d - 1] = t + (1.0 - keep) * at[1] / at[2] + share * z / sqrt(at[2])
+        log_ratio = -INFINITY
+        if self.settle_log():
+            self.along_scale(self.there, self.new[d - 1], to)
+            back = t - self.new[d - 1] - (1.0 - keep) * to[1] / to[2]
+            log_ratio = to[0] - at[0] + 0.5 * (z * z + log(to[2] / at[2]) - to[2] * back * back / (share * share))
+            for k in range(self.n_classes):
+                memcpy(self.now, self.theta + k * d, d * sizeof(double))
+                memcpy(self.new, self.now, (d - 1) * sizeof(double))
+                self.groups.features(self.new, 1, features)
+                for j in range(self.begin[k], self.begin[k + 1]):
+                    if self.rows_of(self.member[j]) <= self.small_rows:
+                        self.n_read += self.rows_of(self.member[j])
+                    else:
+                        self.weigh(self.member[j], self.groups.value(self.member[j], features)
+                                   - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
+        accepted = self.decide(log_ratio, False, bits)
+        for k in range(self.n_classes if accepted else 0):
+            self.theta[k * d + d - 1], self.scale[k] = self.new[d - 1], self.new_scale
+        if not plain:
+            self.count(self.n_classes, accepted, tuned)
+        return 0
+
+    cdef int along_scale(self, ClassAt at, double t, double *out) except -1 nogil:
+        """Log density of t given the coefficients, by expansions of large groups and rows of small ones; derivatives.
+        """
+        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, k
+        cdef double *features = self.powers + self.n_classes * m
+        cdef double own = self.precision[d - 1], step = t - self.mean[d - 1]
+        out[0] = (0.0 if self.scale_prior is None else self.of_prior(t)) - 0.5 * own * step * step
+        out[1], out[2] = -own * step, own
+        for k in range(self.n_classes):
+            memcpy(self.room, self.theta + k * d, d * sizeof(double))
+            self.room[d - 1] = t
+            self.groups.features(self.room, 1, features)
+            at.add_up(self.room, features, self.sums + k * m, self.member + self.begin[k],
+                      self.begin[k + 1] - self.begin[k])
+            out[0] += at.value
+            out[1] += at.slope[d - 1]
+            out[2] += at.whole[d * d - 1]
+        if not out[2] > 0.0:
+            out[2] = own
+        return 0
+
     cdef int look(self, ClassAt at, Py_ssize_t k, const double *theta, const double *features) except -1 nogil:
         """Class k at a point."""
         return at.look(theta, features, self.sums + k * self.groups.n_terms, self.mean, self.precision,
@@ -574,10 +658,14 @@ cdef class SurrogateGibbsCore:
     cdef void take(self, Py_ssize_t k) noexcept nogil:
         """Class k gets the parameters `new`."""
         memcpy(self.theta + k * self.dim, self.new, self.dim * sizeof(double))
-        if self.learns_scale:
+        if self.n_moving > self.n_coefficients:
             self.scale[k] = self.new_scale
 
     cdef bint settle_scale(self) noexcept nogil:
+        """What `settle_log` does and says, where a class moves its scale."""
+        return self.n_moving == self.n_coefficients or self.settle_log()
+
+    cdef bint settle_log(self) noexcept nogil:
         """Round the logarithm in `new` to that of a double, which is recorded and all a chain goes on from; False if
         none is near."""
         cdef double *t = self.new + self.dim - 1
@@ -601,16 +689,18 @@ cdef class SurrogateGibbsCore:
 
     cdef int factor_class(self, Py_ssize_t k) except -1 nogil:
         """Mean of the normal density of a class into `center`, Cholesky factor of its precision into `curvature`."""
-        cdef Py_ssize_t d = self.dim, j
-        cdef int size = <int>d, single = 1, info = 0
+        cdef Py_ssize_t d = self.dim, p = self.n_moving, j
+        cdef int size = <int>p, lead = <int>d, single = 1, info = 0
         cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
         self.groups.unpack(self.sums + k * self.groups.n_terms, self.center, self.curvature)
         for j in range(d):
             self.center[j] += self.precision[j] * (self.mean[j] - origin[j])
             self.curvature[j * d + j] += self.precision[j]
-        dpotrf(b"L", &size, self.curvature, &size, &info)
+        for j in range(p if self.shared else 0):        # given the scale
+            self.center[j] -= self.curvature[j * d + p] * (self.theta[k * d + p] - origin[p])
+        dpotrf(b"L", &size, self.curvature, &lead, &info)
         if info == 0:
-            dpotrs(b"L", &size, &single, self.curvature, &size, self.center, &size, &info)
+            dpotrs(b"L", &size, &single, self.curvature, &lead, self.center, &lead, &info)
         if info != 0:
             with gil:
                 raise ValueError(f"the expansions and the prior of class {k} are not curved downwards in every "
@@ -622,11 +712,11 @@ cdef class SurrogateGibbsCore:
 
     cdef void draw_noise(self, bitgen_t *bits) noexcept nogil:
         """Into `new`: normal, with the covariance of the class's density."""
-        cdef int size = <int>self.dim, single = 1
+        cdef int size = <int>self.n_moving, lead = <int>self.dim, single = 1
         cdef Py_ssize_t j
-        for j in range(self.dim):
+        for j in range(self.n_moving):
             self.new[j] = random_standard_normal(bits)
-        dtrsv(b"L", b"T", b"N", &size, self.curvature, &size, self.new, &single)
+        dtrsv(b"L", b"T", b"N", &size, self.curvature, &lead, self.new, &single)
 
     cdef int weigh_class(self, Py_ssize_t k, bint plain, double *log_ratio) except -1 nogil:
         """Log of the acceptance ratio of a class's move from arm 0 to arm 1: whether a group's rows were all read.

@@ -30,8 +30,8 @@ class MixtureState:
     ----------
     position : ndarray of shape (size,)
         Labels of the groups, then what is drawn of parameters, weights, mean and sd.
-    noise : ndarray of shape (n_classes,)
-        Share of noise in the proposals of each class's parameters: 1 for independent ones.
+    noise : ndarray of shape (n_classes,), or (n_classes + 1,) where classes share a scale
+        Share of noise in the proposals of each class's parameters, and of the shared scale: 1 for independent ones.
     n_tuned : int
         Sweeps that have adapted it.
     decisions : ndarray of int64, shape (4,)
@@ -65,8 +65,8 @@ class SurrogateGibbs:
         "poisson" reads a Poisson number of rows of a group, drawn in proportion to how far they can change, which keeps
         the chain exact; groups with few rows, or without bounds, are read whole. "exact" reads whole groups always.
     order_by : int or str, optional
-        Record classes in ascending order of this coefficient, by number or name, or of "scale" or "dispersion" where it
-        is learned. The chain is the same; only the names of the classes in the trace change.
+        Record classes in ascending order of this coefficient, by number or name, or of "scale" or "dispersion" where
+        each class learns its own. The chain is the same; only the names of the classes in the trace change.
     keep_labels : bool, default True
         Keep the labels of all groups in the trace. Without them a draw takes ``n_classes * p`` numbers and a few more.
 
@@ -110,7 +110,8 @@ class SurrogateGibbs:
     Few rows are expanded too badly in the logarithm. So groups of up to ``25 d`` rows are read whole: their labels are
     drawn from sums over their rows, which leaves no decision, and the parameters of their class are proposed about
     Newton's step from where they are, accepted with the ratio of both ways in it. Scales lie between exp(-700) and
-    exp(700).
+    exp(700). A scale that all classes share is held while coefficients are drawn, and then drawn given these, about
+    Newton's step along its logarithm, by all groups.
 
     The trace counts rows; ``looks`` are the decisions of a sweep, and a sweep counts as ``accepted`` if at least half
     of them were. `acceptance` gives the shares. Chains begin at labels that no row is read for: points of expansion
@@ -175,7 +176,8 @@ class SurrogateGibbs:
     def _column(self, order_by: int | str) -> int:
         m = self.model
         if isinstance(order_by, str):
-            names = [*m.model.column_names, *([m.model.scale_name] if m.model.learns_scale else [])]
+            own_scale = m.model.learns_scale and not m.shared_scale
+            names = [*m.model.column_names, *([m.model.scale_name] if own_scale else [])]
             if order_by not in names:
                 raise ValueError(f"order_by is {order_by!r}; a number, or a name out of {names}, is needed")
             return names.index(order_by)
@@ -192,7 +194,9 @@ class SurrogateGibbs:
         parts = [Part("label", (m.n_groups,), ("group",), (m.levels,), whole=True)]
         if m.parameters is None:
             parts.append(Part("theta", (m.n_classes, p), ("class", "coefficient"), (classes, columns)))
-            if m.model.learns_scale:
+            if m.shared_scale:
+                parts.append(Part(m.model.scale_name, (), (), ()))
+            elif m.model.learns_scale:
                 parts.append(Part(m.model.scale_name, (m.n_classes,), ("class",), (classes,)))
         if m.weights is None:
             parts.append(Part("weight", (m.n_classes,), ("class",), (classes,)))
@@ -269,7 +273,8 @@ class SurrogateGibbs:
             For that draw.
         """
         start = self._start(_checks.generator(rng)) if position is None else self._checked(position)
-        return MixtureState(start, np.ones(self.model.n_classes), 0, np.zeros(4, dtype=np.int64))
+        noise = np.ones(self.model.n_classes + self.model.shared_scale)
+        return MixtureState(start, noise, 0, np.zeros(4, dtype=np.int64))
 
     def _split(self, position: Array) -> dict[str, Array]:
         out, first = {}, 0
@@ -309,8 +314,13 @@ class SurrogateGibbs:
             points = means + SPREAD * np.einsum("kji,kj->ki", roots, rng.standard_normal(means.shape))
             found["theta"][:] = points[:, : m.n_coefficients]
             if m.model.learns_scale:
-                found[m.model.scale_name][:] = _scales_of(points)
+                found[m.model.scale_name][...] = self._scales(points, shares.sum(axis=0))
         return start
+
+    def _scales(self, points: Array, counts: NDArray[Any]) -> Array:
+        """Scales of the classes at points, of so many groups each; that of the largest class where they share one."""
+        scales = _scales_of(points)
+        return scales[int(counts.argmax())] if self.model.shared_scale else scales
 
     def _start(self, rng: np.random.Generator) -> Array:
         m, groups = self.model, self.model.expansions
@@ -321,7 +331,7 @@ class SurrogateGibbs:
         if m.parameters is None:
             parts.append(theta.ravel())
             if m.model.learns_scale:
-                parts.append(_scales_of(points))
+                parts.append(np.atleast_1d(self._scales(points, np.bincount(label, minlength=k))))
         if m.weights is None:
             parts.append((np.bincount(label, minlength=k) + 1.0) / (m.n_groups + k))
         if m.hierarchical:
@@ -383,12 +393,14 @@ class SurrogateGibbs:
                 concentration=m.concentration, sd_scale=m.sd_scale,
                 most=0.0 if self.decision == "exact" else ALL_ROWS_FROM,
                 order_by=-1 if self.order_by is None else self.order_by, learns_scale=m.model.learns_scale,
-                scale_prior=of_scale, small_rows=from_rows,
+                scale_prior=of_scale, small_rows=from_rows, shared=m.shared_scale,
             )
         found, p = self._split(self._checked(state.position)), m.n_coefficients
         if m.parameters is not None:
             found["theta"] = m.parameters[:, :p]
             found |= {m.model.scale_name: m.parameters[:, p]} if m.model.learns_scale else {}
+        if m.shared_scale:
+            found[m.model.scale_name] = np.full(m.n_classes, found[m.model.scale_name])
         core.load(
             found["label"].astype(np.intp), found["theta"], found.get(m.model.scale_name),
             found.get("weight", m.weights), found.get("mean", np.zeros(p)), found.get("sd", np.ones(p)), state.noise,

@@ -51,7 +51,8 @@ class MixtureOf:
     model : GLM
         The rows and the prior of the parameters of each class. That of coefficients must be a normal one: give
         ``prior_sd``, or ``prior=Normal(...)``. A `scale` that is given is that of all classes. One that is learned,
-        ``GLM(..., scale=None)``, is learned for each class, with the model's prior of the scale for each.
+        ``GLM(..., scale=None)``, is learned for each class, with the model's prior of the scale for each, or for all
+        classes together: see `shared_scale`.
     groups : array_like of shape (n_rows,)
         The group of each row of the table that the model was given: numbers or words. Rows are copied in the order of
         groups, unless they are in it.
@@ -73,6 +74,9 @@ class MixtureOf:
         Scales that are learned are not among these: each keeps the model's prior.
     sd_scale : float, default 1.0
         Scale of that half-Cauchy prior.
+    shared_scale : bool, default False
+        All classes have one scale or dispersion, which is learned, with the model's prior of it. Otherwise each class
+        learns its own.
 
     Attributes
     ----------
@@ -86,8 +90,8 @@ class MixtureOf:
     ------
     ValueError
         If an argument is out of range, a group is missing (None or nan), the prior of coefficients is flat somewhere or
-        not normal, or the pandas index of `groups` is not that of the model's rows. A model that was pickled has
-        forgotten its index.
+        not normal, `shared_scale` comes with a scale or with parameters that are given, or the pandas index of `groups`
+        is not that of the model's rows. A model that was pickled has forgotten its index.
     TypeError
         If `model` is no `GLM`.
 
@@ -155,6 +159,7 @@ class MixtureOf:
         parameters: ArrayLike | None = None,
         hierarchical: bool = False,
         sd_scale: float = 1.0,
+        shared_scale: bool = False,
     ) -> None:
         if not isinstance(model, GLM):
             raise TypeError(f"model is {_checks.shown(model)}; a GLM, whose terms have expansions, is needed")
@@ -172,6 +177,13 @@ class MixtureOf:
         self.parameters = None if parameters is None else _states(parameters, self.n_classes, model)
         if self.hierarchical and self.parameters is not None:
             raise ValueError("hierarchical=True came with parameters, which are then given and have no prior to learn")
+        self.shared_scale = _checks.flag(shared_scale, "shared_scale")
+        if self.shared_scale and not model.learns_scale:
+            raise ValueError(f"shared_scale=True came with {model!r}, which learns no scale: one that is given is that "
+                             f"of all classes; for one that is learned, make the GLM without scale")
+        if self.shared_scale and self.parameters is not None:
+            raise ValueError("shared_scale=True came with parameters, whose last column gives the scale of each class: "
+                             "there is none to learn")
         prior = () if self.parameters is not None else self._class_prior()[:2]
         _frames.require_same_rows(**{"the model": model, "groups": groups})
         code, levels = _coded(groups, model.n_rows)
@@ -189,6 +201,8 @@ class MixtureOf:
 
     def __repr__(self) -> str:
         return (f"MixtureOf({self.model!r}, {counted(self.n_groups, 'group')}, n_classes={self.n_classes})")
+
+    shared_scale = False  # of mixtures saved before there was one
 
     @property
     def dim(self) -> int:
@@ -300,7 +314,7 @@ class MixtureOf:
             By what they are called, as far as they are drawn: "occupied", the number of classes that have groups;
             "together", the share of pairs of groups that are of one class; the weights, the largest first; mean and
             standard deviation of each coefficient over groups, each with the parameters of its class, or, without
-            labels, over classes by their weights; and the common mean and spread of classes.
+            labels, over classes by their weights; a scale that all share; and the common mean and spread of classes.
         """
         found = trace.to_arrays()["posterior"]
         out: dict[str, Array] = {}
@@ -317,7 +331,9 @@ class MixtureOf:
         columns = self.column_names
         if "theta" in found:
             names, values = [f"theta[{name}]" for name in columns], found["theta"]
-            if self.model.learns_scale:
+            if self.shared_scale:
+                out[self.model.scale_name] = found[self.model.scale_name]
+            elif self.model.learns_scale:
                 names.append(self.model.scale_name)
                 values = np.concatenate([values, found[self.model.scale_name][..., None]], axis=3)
             mean = np.einsum("...k,...kj->...j", shares, values)
