@@ -118,6 +118,10 @@ class SurrogateGibbs:
     drawn apart from each other as k-means++ does, and each group at the nearest. `sample` then draws the parameters of
     each class given its groups from prior times expansions, twice as wide.
 
+    Labels are drawn given the parameters of the classes, and these given the labels. So chains move slowly where
+    classes overlap and groups say little of their class: of 400 groups of 8 rows in three such classes R-hat was 1.030
+    after 1000 draws, of which `sample` warns, and 1.006 after 4000.
+
     Classes may exchange names, see `MixtureOf`.
 
     References

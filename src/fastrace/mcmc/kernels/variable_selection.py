@@ -79,6 +79,9 @@ class VariableSelection:
     A draw has exact zeros: ``(trace.draws != 0).mean(axis=(0, 1))`` are the probabilities of inclusion, see
     `inclusion`.
 
+    Slabs that are not normal are refused, since the values of a set could not be integrated out in closed form. Laplace
+    and Student-t densities are normal given one more scale for each coefficient, which this kernel does not draw.
+
     A step is a surrogate transition [1]_. The surrogate is prior times second-order expansion of the likelihood. Given
     a set of coefficients it is normal, so that their values can be integrated out: a step first runs Gibbs over sets,
     `n_flips` coefficients at random one after the other, then draws the values [2]_. No row is read. The move is
@@ -138,8 +141,9 @@ class VariableSelection:
                              f"too, and no priors of scales")
         if model.joint_prior is not None and not _has_normal_slab(model):
             raise ValueError("the priors of the model's coefficients are not independent normal densities, and the "
-                             "slab must be normal: give priors such as prior=mcmc.Normal(0.0, 1.0), or prior_sd, which "
-                             "then is of the logarithm of a learned scale too")
+                             "slab must be normal, since sets of coefficients are drawn with their values integrated "
+                             "out: give priors such as prior=mcmc.Normal(0.0, 1.0), or prior_sd, which then is of the "
+                             "logarithm of a learned scale too")
         if model.joint_prior is None and model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if model.prior_part is not None:
