@@ -132,3 +132,22 @@ def test_what_pytensor_prepares_is_said_where_progress_is_shown(capsys):
     with phase("set-up", True):
         made(mixture).reference()
     assert "PyTensor prepares derivatives of rows" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_trial_step_that_is_far_too_long_is_refused_without_a_warning():
+    """There a scale is infinite: times effects of both signs, and summed, it is no number."""
+    g = np.arange(40) % 4
+    with pm.Model() as model:
+        tau, z = pm.HalfNormal("tau"), pm.Normal("z", shape=4)
+        pm.Poisson("y", 0.1 + pm.math.exp(pm.Normal("a") + (tau * z)[g]), observed=g)
+    ours = mcmc.from_pymc(model)
+    form = ours._surrogate_form()
+    form._expand_at(form.seen(ours._probe(model.initial_point())))
+    surrogate = form._surrogate(np.zeros(ours.dim), np.eye(ours.dim))
+    near, far = np.zeros(ours.dim), np.full(ours.dim, 1.0)
+    far[ours.names.index("tau_log__")] = 800.0
+    far[-2:] = -1.0
+    assert np.isfinite(surrogate(near)[0])
+    value, gradient = surrogate(far)
+    assert value == -np.inf and not gradient.any()

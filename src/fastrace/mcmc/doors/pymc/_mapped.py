@@ -57,8 +57,13 @@ class _Surrogate:
         return value + 0.5 * float(pull @ (theta - self.center)), gradient + pull
 
     def whole(self, theta: Array, share: float) -> tuple[float, Array]:
-        """A share of the log prior, plus the expansion; -inf for what is not finite."""
-        value, gradient = self.owner._graphs.call("surrogate", theta, self.hat, self.slope, self.bend, np.array(share))
+        """A share of the log prior, plus the expansion; -inf for what is not finite.
+
+        So it is where a trial step is too long, and an infinite scale meets effects of both signs in a product.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):  # the next line looks for it
+            value, gradient = self.owner._graphs.call("surrogate", theta, self.hat, self.slope, self.bend,
+                                                      np.array(share))
         if not (math.isfinite(value) and np.isfinite(gradient).all()):
             return -math.inf, np.zeros(len(theta))
         return float(value), np.asarray(gradient)
