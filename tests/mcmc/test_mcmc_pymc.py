@@ -429,7 +429,7 @@ def small():
     with pm.Model() as model:
         Y = pm.Data("Y", np.random.default_rng(0).normal(0.0, 1.0, 200))
         mu = pm.Normal("mu", 0.0, 1.0)
-        pm.Normal("obs", mu, 1.0, observed=Y)
+        pm.Logistic("obs", mu, 1.0, observed=Y)
         return model, MetropolisStep([mu])
 
 

@@ -60,7 +60,10 @@ def scores():
                  marks=pytest.mark.filterwarnings("ignore:Scan return")),
     (lambda: pm.Bernoulli("y", logit_p=pt.tanh(X @ pm.Normal("W", shape=(2, 3))) @ pm.Normal("v", shape=3),
                           observed=CLASSES % 2), "sums of coefficients .* each row sees several"),
-    (lambda: pm.Normal("y", pm.Normal("m"), pm.HalfNormal("s"), observed=Y), "0 of these and 2 scalars; 1 to 3 and at"),
+    (lambda: pm.Normal("y", pm.Normal("m") + pm.math.exp(pm.Normal("v") + X[:, 0] * pm.Normal("w"))
+                       * pm.math.exp(X[:, 1] * pm.Normal("u")) + pm.math.exp(X[:, 0] * pm.Normal("t"))
+                       - pm.math.exp(X[:, 1] * pm.Normal("r")), pm.HalfNormal("s"), observed=Y),
+     "4 of these and 2 scalars; at most 3 and 3 are possible"),
 ])
 def test_a_distribution_that_a_glm_does_not_have_is_named_as_people_name_it(build, words):
     with pm.Model() as model:

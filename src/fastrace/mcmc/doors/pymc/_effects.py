@@ -110,6 +110,8 @@ class Probe:
         Of each value variable's entries in theta, raveled.
     points : list of ndarray
         Two of them.
+    coefficients : list of variables
+        Of linear predictors, and scalars that a reader adds, before it asks for any.
     """
 
     def __init__(self, graphs: RowGraphs, values: list[Any], movable: set[Any]) -> None:
@@ -122,12 +124,13 @@ class Probe:
             for value in movable:
                 point[self.places[value]] = 0.0
             self.points.append(point)
+        self.coefficients = list(graphs.predictors.coefficients)
         self._seen: Any = None
 
     def seen(self, theta: Array) -> Array:
         """The coefficients that rows see."""
         if self._seen is None:
-            self._seen = self.graphs.quick([c.ravel() for c in self.graphs.predictors.coefficients])
+            self._seen = self.graphs.quick([c.ravel() for c in self.coefficients])
         with np.errstate(all="ignore"):
             return np.concatenate([np.asarray(part, dtype=np.float64) for part in self._seen(theta)])
 

@@ -23,23 +23,23 @@ from pytensor.scalar import (
     ScalarMinimum,
     Sign,
     Switch,
-    TrueDiv,
 )
-from pytensor.scalar.basic import LogicalComparison, ScalarOp
+from pytensor.scalar.basic import LogicalComparison
 from pytensor.scalar.math import Erf, Erfc, Erfcx
 from pytensor.tensor.elemwise import DimShuffle
 
-from fastrace._base._words import counted
 from fastrace.mcmc.doors.pymc._cuts import law
+from fastrace.mcmc.doors.pymc._links import predictor_in
 from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated
 
-__all__ = ["LAWS", "Family", "ScaleNode", "agree", "factor_beside", "family_of", "in_pieces", "number", "numbers",
+__all__ = ["LAWS", "Family", "ScaleNode", "agree", "df_of", "family_of", "in_pieces", "number", "numbers", "outcome_of",
            "power_between", "predictor_of", "reach_of", "scale_of"]
 
 Array = NDArray[np.float64]
 
 LAWS = {"Bernoulli": "logistic", "Binomial": "binomial", "Poisson": "poisson", "NegBinomial": "negative-binomial",
-        "Gamma": "gamma", "Normal": "gaussian", "StudentT": "student-t"}
+        "Gamma": "gamma", "Exponential": "gamma", "WeibullBeta": "gamma", "Normal": "gaussian", "LogNormal": "gaussian",
+        "StudentT": "student-t", "Cauchy": "student-t"}
 _PIECES = Abs, Ceil, Clip, Floor, LogicalComparison, RoundHalfToEven, ScalarMaximum, ScalarMinimum, Sign
 _REACH = 3.0  # how far points of a comparison move predictors, at most: far out the terms of PyMC lose digits,
 _CLOGLOG = 1.0  # as a probability near 1 does, written 1 - exp(-exp(eta))
@@ -103,7 +103,7 @@ def _unsigned(observed: Any, parameter: Any) -> list[Any]:
     v = parameter
     while v.owner is not None and isinstance(v.owner.op, DimShuffle):
         v = v.owner.inputs[0]
-    if law(observed) not in ("Gamma", "Normal", "StudentT") or not _made_by(v, Mul):
+    if law(observed) not in ("Gamma", "Normal", "LogNormal", "StudentT") or not _made_by(v, Mul):
         return [parameter]
     signed = [u.owner.inputs[0] for u in v.owner.inputs if _made_by(u, Sign)]
     plain = [u for u in v.owner.inputs if not _made_by(u, Sign)]
@@ -125,26 +125,54 @@ def family_of(observed: Any) -> Family | None:
     """
     if not hasattr(observed.owner.op, "dist_params") or law(observed) not in LAWS or in_pieces(observed):
         return None
-    family, given = LAWS[law(observed)], _given(observed)
+    name, family, given = law(observed), LAWS[law(observed)], _given(observed)
+    if name in ("Exponential", "WeibullBeta"):  # a power of such a time is exponential, gamma of shape 1
+        return Family(family, {"scale": 1.0}) if name == "Exponential" or number(given[0]) is not None else None
     if family in ("logistic", "binomial"):
         link = _link(given[-1])
         if family == "logistic":
             return Family(link, {})
         trials = numbers(given[0])
-        name = family if link == "logistic" else link
-        return None if trials is None else Family(name, {"trials": np.squeeze(trials)})
+        return None if trials is None else Family(family if link == "logistic" else link,
+                                                  {"trials": np.squeeze(trials)})
     found = scale_of(observed)
     if found is None:
         return Family(family, {})
-    scale, options = numbers(found.node), {} if family != "student-t" else {"df": number(given[0])}
+    scale, options = numbers(found.node), {} if family != "student-t" else {"df": df_of(observed)}
     if scale is None or None in options.values():
         return None
     if scale.size == 1:
         alone = float(scale.ravel()[0])
         return Family(family, {**options, "scale": 1.0 / alone if found.inverse else alone})
-    if found.called != "sigma" or scale.ndim != 1 or not (np.isfinite(scale) & (scale > 0.0)).all():
+    if found.inverse or scale.ndim != 1 or not (np.isfinite(scale) & (scale > 0.0)).all():
         return None
     return Family(family, {**options, "scale": 1.0}, np.asarray(scale, dtype=np.float64))
+
+
+def df_of(observed: Any) -> float | None:
+    """Degrees of freedom of a Student-t distribution, if they are one number; a Cauchy distribution has 1."""
+    return 1.0 if law(observed) == "Cauchy" else number(_given(observed)[0])
+
+
+def outcome_of(graphs: Any, family: Family) -> tuple[Array, Any]:
+    """Outcomes of the rows of the `GLM`, and what the logarithms of their densities leave out of those of PyMC's.
+
+    These are logarithms, or powers, of those of PyMC, over known scales.
+    """
+    observed = graphs.observed[0]
+    left_out: Any = 0.0
+    outcome = evaluated(graphs.model.rvs_to_values[observed])
+    with np.errstate(all="ignore"):  # GLM says which outcomes it does not have
+        if law(observed) == "LogNormal":
+            outcome = np.log(outcome)
+            left_out = -outcome
+        elif law(observed) == "WeibullBeta":
+            power = float(_given(observed)[0].eval(mode="FAST_COMPILE"))
+            left_out = math.log(power) + (power - 1.0) * np.log(outcome)
+            outcome = outcome**power
+        if family.spread is not None:
+            outcome, left_out = outcome / family.spread, left_out - np.log(family.spread)
+    return outcome, left_out
 
 
 def _link(p: Any) -> str:
@@ -156,63 +184,28 @@ def _link(p: Any) -> str:
     return "cloglog" if Expm1 in ops or twice else "logistic"
 
 
-def predictor_of(graphs: Any, family: Family) -> Blocks:
-    """The numbers of the linear predictor as `GLM` takes it.
+def predictor_of(graphs: Any, family: Family) -> tuple[Blocks | None, list[int]]:
+    """The numbers of the linear predictor as `GLM` takes it, and which scalars of the graph are coefficients in it.
 
-    Known factors beside exp(eta) are offsets. What PyMC has multiplied a probit's predictor by is divided by, and so
-    are known scales.
+    The scalars' columns follow those of the graph's coefficients. What PyMC has multiplied a probit's predictor by is
+    divided by, and so are known scales. None in place of the numbers if there is no such predictor.
 
     Raises
     ------
     ValueError
-        If a factor is not positive.
+        If a factor beside the exponential in a mean is not positive.
     """
-    observed, block = graphs.observed[0], graphs.design.blocks[0]
-    if family.name == "probit":
-        stretch = _stretch(graphs)
-        block = block if stretch == 1.0 else block.over(np.full(graphs.n_rows, 1.0 / stretch))
-    if family.name in ("poisson", "negative-binomial", "gamma"):
-        factor = factor_beside(observed)
-        if factor is not None:
-            bad = int((~((factor > 0.0) & np.isfinite(factor))).sum())
-            if bad:
-                raise ValueError(f"the factor beside the exponential in the mean of {observed.name!r} is 0, negative "
-                                 f"or not finite in {counted(bad, 'row')}; a positive one, whose logarithm is an "
-                                 f"offset, is needed")
-            block = block.moved(np.broadcast_to(np.log(factor), (graphs.n_rows,)))
-    return block if family.spread is None else block.over(family.spread)
-
-
-def factor_beside(observed: Any) -> Array | None:
-    """The numbers that the one exponential of a predictor in a distribution's parameters is multiplied by, if any."""
-    given = _given(observed)
-    random = _random(given)
-    above = list(ancestors(given, random))
-    clients: dict[Any, list[Any]] = {}
-    for u in above:
-        if u.owner is not None and u not in random:
-            for v in set(u.owner.inputs):
-                clients.setdefault(v, []).append(u)
-    exps = [v for v in above if _made_by(v, Exp) and not all(v.broadcastable) and numbers(v) is None]
-    outer = [v for v in exps if not any(v in set(ancestors(u.owner.inputs, random)) for u in exps)]
-    if len(outer) != 1:
-        return None
-    v, factor = outer[0], None
-    while len(clients.get(v, [])) == 1:
-        u = clients[v][0]
-        others = [w for w in u.owner.inputs if w is not v]
-        if not others and not isinstance(getattr(u.owner.op, "scalar_op", None), ScalarOp):
-            v = u  # a Deterministic, or the same with other axes
-            continue
-        divided = _made_by(u, TrueDiv) and u.owner.inputs[0] is v
-        known = [numbers(w) for w in others]
-        if not (divided or _made_by(u, Mul)) or len(others) + 1 != len(u.owner.inputs) or any(k is None for k in known):
-            break
-        for k in known:
-            power = np.asarray(k, dtype=np.float64)
-            factor = (1.0 if factor is None else factor) * (1.0 / power if divided else power)
-        v = u
-    return None if factor is None else np.asarray(factor, dtype=np.float64)
+    found = predictor_in(graphs, family.name)
+    if found is not None and not found.slopes.all():
+        return None, []  # a linear predictor that is elsewhere in the distribution
+    if found is not None:
+        block, used = found.block(graphs.design), found.used
+    elif len(graphs.design.blocks) == 1:  # terms are compared, whatever it is
+        block, used = graphs.design.blocks[0], []
+        block = block.times(_stretch(graphs)) if family.name == "probit" else block
+    else:
+        return None, []
+    return block if family.spread is None else block.over(family.spread), used
 
 
 def _stretch(graphs: Any) -> float:
@@ -232,8 +225,8 @@ def _random(nodes: Sequence[Any]) -> list[Any]:
 def scale_of(observed: Any) -> ScaleNode | None:
     """Where a distribution has its scale; None where it has none."""
     name, given = law(observed), _given(observed)
-    if name in ("Normal", "StudentT"):
-        return ScaleNode(given[-1], "sigma", False)
+    if LAWS.get(name) in ("gaussian", "student-t"):
+        return ScaleNode(given[-1], "beta" if name == "Cauchy" else "sigma", False)
     return ScaleNode(given[0], "alpha", True) if name in ("NegBinomial", "Gamma") else None
 
 
@@ -247,20 +240,23 @@ def agree(family: str = "") -> float:
     return _SINGLE if family == "probit" else _AGREE
 
 
-def power_between(values: Callable[[float], Any], inverse: bool) -> tuple[float, float] | None:
+def power_between(values: Callable[[float], Any], inverse: bool) -> tuple[float, Array] | None:
     """Power k and the logarithm of a factor c, such that the scale of `GLM` is c s^k; None if it is nothing like that.
 
-    ``values(t)`` gives the node of the scale where s = exp(t); `inverse` is that of `ScaleNode`.
+    ``values(t)`` gives the node of the scale where s = exp(t); `inverse` is that of `ScaleNode`. The factor is one
+    number, of shape (1,), or one for each row.
     """
     logs = []
     for t in (-0.3, 0.0, 0.5):
         with np.errstate(all="ignore"):
-            found = np.log(np.asarray(values(t), dtype=np.float64))
-        if not np.isfinite(found).all() or np.ptp(found) > 1e-9:
+            found = np.log(np.ravel(np.asarray(values(t), dtype=np.float64)))
+        if not np.isfinite(found).all():
             return None
-        logs.append((-1.0 if inverse else 1.0) * float(found.flat[0]))
-    power = round(_POWERS * (logs[2] - logs[1]) / 0.5) / _POWERS
-    away = [abs(log - logs[1] - power * t) for log, t in zip(logs, (-0.3, 0.0, 0.5), strict=True)]
+        logs.append((-1.0 if inverse else 1.0) * (found[:1] if np.ptp(found) <= 1e-9 else found))
+    if len({len(log) for log in logs}) > 1:
+        return None
+    power = round(_POWERS * float(logs[2][0] - logs[1][0]) / 0.5) / _POWERS
+    away = [np.abs(log - logs[1] - power * t).max() for log, t in zip(logs, (-0.3, 0.0, 0.5), strict=True)]
     return None if max(away) > 1e-9 else (power, logs[1])
 
 

@@ -26,8 +26,10 @@ from pytensor.tensor.elemwise import Elemwise
 from scipy.special import zeta
 
 from fastrace._base._progress import stage
+from fastrace._base._words import counted
 from fastrace.mcmc.doors.pymc._constants import RowConstants, refuse_partial
-from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, rows_among, terms_by_row
+from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, law, rows_among, terms_by_row
+from fastrace.mcmc.doors.pymc._families import LAWS
 from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 from fastrace.mcmc.doors.pymc._words import refuse_simulator, why_not_by_rows
 
@@ -166,6 +168,7 @@ class RowGraphs:
         if rest:
             self._rest = graph_replace([model.logp(vars=rest)], self._swap, strict=False)[0].astype("float64")
         self._jacobian: NDArray[np.float64] | None = None
+        self.predictors_by_link: dict[str, Any] = {}  # of families, as sums of what the rows see
         self.unseen = ""  # why the terms are no functions of linear predictors, in words
         self.starts = {v: self._start[v.name] for v in values}
         self.cut: Cut | None = None if through is None else cut_at(
@@ -227,6 +230,8 @@ class RowGraphs:
             found = Predictors(whole, list(starts), self.containers, list(outcomes), self.n_rows)
             if cut is not None and not found.rearranged:
                 raise Unseen("coefficients that are functions of the variables of through")
+            if not found.leaves and not self._may_be_intercept(found.scalars):
+                raise Unseen(f"there are 0 of these and {counted(len(found.scalars), 'scalar')}")
             self._leaves = [pt.dvector(f"predictor_{j}") for j in range(len(found.leaves))]
             self._scalars = [pt.dscalar(f"scalar_{j}") for j in range(len(found.scalars))]
             leaves = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
@@ -247,6 +252,11 @@ class RowGraphs:
         except Unseen as error:
             self.unseen = str(error)
             return None, None
+
+    def _may_be_intercept(self, scalars: list[Any]) -> bool:
+        """Whether scalars alone may be an intercept and a scale of a family of `GLM`."""
+        known = len(self.observed) == 1 and law(self.observed[0]) in LAWS
+        return known and self.cut is None and not self._fixed and all(np.dtype(s.dtype).kind == "f" for s in scalars)
 
     def leaf_of(self, *ops: type) -> tuple[type, float] | None:
         """The first of some scalar operations on the only predictor, and the slope of its argument; None without one.

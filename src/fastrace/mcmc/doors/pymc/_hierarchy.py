@@ -15,7 +15,7 @@ from fastrace.mcmc.doors.pymc._families import agree
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
 from fastrace.mcmc.doors.pymc._laws import OtherModelError
 from fastrace.mcmc.doors.pymc._reading import Reader
-from fastrace.mcmc.doors.pymc._recognised import within
+from fastrace.mcmc.doors.pymc._recognised import calm, within
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.trace import Part
 
@@ -88,7 +88,7 @@ def _agree(graphs: RowGraphs, found: Hierarchy) -> bool:
         rng = np.random.default_rng(child)
         free = rng.uniform(-0.5, 0.5, glm.dim)
         own = glm.n_seen - (found.log_scale >= 0)  # coefficients and effects
-        free[:own] = within(glm, free[: glm.n_seen])[:own]
+        free[:own] = (within(glm, free[: glm.n_seen]) + calm(glm, glm.n_seen))[:own]
         free[own:] *= 2.0
         ours, theta = log_posterior(glm, free), np.asarray(glm.constrain(free))
         at = found.from_glm(theta)

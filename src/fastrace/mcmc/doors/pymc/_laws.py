@@ -56,6 +56,7 @@ SCALES: dict[str, Callable[..., Scale]] = {
     "Exponential": lambda mean: Exponential(1.0 / mean),
     "Gamma": lambda shape, mean: Gamma(shape, 1.0 / mean),
     "LogNormal": LogNormal,
+    "InvGamma": lambda shape, scale: PowerOf(Gamma(shape, scale), -1.0),
 }
 LOCATIONS = ("Normal", "StudentT", "Cauchy", "Laplace", "Flat")  # of coefficients
 COVARIANCE, CORRELATIONS = "_LKJCholeskyCov", "LKJCorr"
@@ -110,7 +111,8 @@ def scales(variable: Any, size: int, owner: str | None = None) -> list[Scale]:
     called = f"the prior of the scale {variable.name!r}" if owner is None else f"the sd_dist of {owner!r}"
     name, given = law(variable), [numbers(p) for p in parameters(variable)]
     if name not in SCALES:
-        raise OtherModelError(f"{called} is {name}; mcmc.GLM has {', '.join(SCALES)}: take one of these, such as "
+        known = ", ".join(SCALES).replace("InvGamma", "InverseGamma")
+        raise OtherModelError(f"{called} is {name}; mcmc.GLM has {known}: take one of these, such as "
                               f"HalfNormal as wide, or NUTS of PyMC")
     if any(p is None for p in given):
         raise OtherModelError(f"{called} has a parameter that is learned too")
@@ -120,6 +122,8 @@ def scales(variable: Any, size: int, owner: str | None = None) -> list[Scale]:
 
 def of_power(prior: Scale, power: float, factor: float) -> Scale:
     """The prior of a scale that is `factor` times a power of what has a prior."""
+    if isinstance(prior, PowerOf):
+        return of_power(prior.base, power / prior.power, factor)
     if isinstance(prior, LogNormal):
         return LogNormal(power * prior.mean + math.log(factor), abs(power) * prior.sd)
     wide = factor ** (1.0 / power)  # what has the prior, times this, is scale^(1 / power)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Add, Cast, Identity, Mul, Neg, Sub, TrueDiv
+from pytensor.scalar import Add, Cast, Exp, Identity, Mul, Neg, Sub, TrueDiv
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Sum
@@ -55,6 +56,25 @@ class Blocks(NamedTuple):
         return Blocks(None if self.offset is None else self.offset / spread,
                       None if self.table is None else np.asarray(self.table, dtype=np.float64) / spread[:, None],
                       self.columns, [((1.0 if w is None else w) / spread, codes) for w, codes in self.coded])
+
+    def times(self, factor: float) -> Blocks:
+        """The numbers of a multiple of the predictor."""
+        return self if factor == 1.0 else self.over(np.full(self._n_rows, 1.0 / factor))
+
+    @property
+    def _n_rows(self) -> int:
+        parts = [self.offset, self.table, *(codes for _, codes in self.coded)]
+        return next(len(part) for part in parts if part is not None)
+
+    @staticmethod
+    def joined(blocks: Sequence[Blocks]) -> Blocks:
+        """The numbers of a sum of predictors."""
+        if len(blocks) == 1:
+            return blocks[0]
+        offsets = [b.offset for b in blocks if b.offset is not None]
+        tables = [np.asarray(b.table, dtype=np.float64) for b in blocks if b.table is not None]
+        return Blocks(np.sum(offsets, axis=0) if offsets else None, np.column_stack(tables) if tables else None,
+                      np.concatenate([b.columns for b in blocks]), [part for b in blocks for part in b.coded])
 
     def moved(self, offset: Array) -> Blocks:
         """The same with more in the offset."""
@@ -227,7 +247,30 @@ class _Walk:
     # Leaves.
 
     def leaves(self, terms: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Linear predictors and scalars of which the terms are functions, row by row."""
+        """Linear predictors and scalars of which the terms are functions, row by row.
+
+        A positive scalar times numbers of the rows, such as sigma * k, is no predictor beside others.
+        """
+        predictors, scalars = self._leaves(terms, set())
+        spreads = {v for v in predictors if self._is_spread(v)}
+        if spreads and len(spreads) < len(predictors):
+            predictors, scalars = self._leaves(terms, spreads)
+        if not len(predictors) <= _MOST_PREDICTORS or len(scalars) > _MOST_SCALARS or not (predictors or scalars):
+            raise Unseen(f"there are {len(predictors)} of these and {counted(len(scalars), 'scalar')}; at most "
+                         f"{_MOST_PREDICTORS} and {_MOST_SCALARS} are possible")
+        return predictors, scalars
+
+    def _is_spread(self, v: Any) -> bool:
+        """Whether a linear predictor is numbers of the rows times a function, by an exponential, of one scalar."""
+        parts = self.linear(v) or []
+        if len(parts) != 1 or parts[0].coefficients is None or parts[0].codes is not None:
+            return False
+        above = list(ancestors([parts[0].coefficients]))
+        own = self.parameters.intersection(above)
+        exps = any(isinstance(getattr(getattr(u.owner, "op", None), "scalar_op", None), Exp) for u in above)
+        return exps and _is_scalar(parts[0].coefficients) and len(own) == 1 and next(iter(own)).ndim == 0
+
+    def _leaves(self, terms: list[Any], spreads: set[Any]) -> tuple[list[Any], list[Any]]:
         predictors: list[Any] = []
         scalars: list[Any] = []
         visited: set[Any] = set()
@@ -243,16 +286,13 @@ class _Walk:
                 continue
             inputs = v.owner.inputs
             shallow = isinstance(v.owner.op, Elemwise | Alloc | SpecifyShape) or _is_check(v.owner.op)
-            if v.ndim == 1 and not (shallow and self._passes(v)) and self.linear(v) is not None:
+            if v.ndim == 1 and v not in spreads and not (shallow and self._passes(v)) and self.linear(v) is not None:
                 _add(predictors, v)
                 continue
             if not shallow:
                 raise Unseen(f"each row sees several numbers that depend on parameters, which "
                              f"{type(v.owner.op).__name__} brings together")
             stack.extend(inputs[:1] if _is_check(v.owner.op) else inputs)
-        if not 1 <= len(predictors) <= _MOST_PREDICTORS or len(scalars) > _MOST_SCALARS:
-            raise Unseen(f"there are {len(predictors)} of these and {counted(len(scalars), 'scalar')}; 1 to "
-                         f"{_MOST_PREDICTORS} and at most {_MOST_SCALARS} are needed")
         return predictors, scalars
 
     def _passes(self, v: Any) -> bool:

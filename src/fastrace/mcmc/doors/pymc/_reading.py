@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from scipy.sparse import csr_matrix
 
+from fastrace._base._words import counted
 from fastrace._models.grouping import Groups
 from fastrace.mcmc.doors.pymc._coordinates import Factor, Hierarchy
 from fastrace.mcmc.doors.pymc._cuts import law
@@ -18,9 +19,10 @@ from fastrace.mcmc.doors.pymc._effects import MOST_ASKED, Effects, Probe, effect
 from fastrace.mcmc.doors.pymc._families import (
     LAWS,
     Family,
+    df_of,
     family_of,
     in_pieces,
-    number,
+    outcome_of,
     power_between,
     predictor_of,
     scale_of,
@@ -35,7 +37,6 @@ from fastrace.mcmc.doors.pymc._laws import (
     listed,
     locations,
     of_power,
-    parameters,
     scales,
 )
 from fastrace.mcmc.doors.pymc._predictors import evaluated
@@ -78,13 +79,16 @@ class Reader:
         self.whole: tuple[NDArray[Any], list[int]] | None = None  # a table that holds the first of them
         self.offset: Any = 0.0
         self.terms: list[Term] = []
+        self.chosen: list[Any] = []  # scalars that are coefficients of the predictor
+        self.scale_drawn: Any = None  # prior of what the scale is a power of, times a factor
+        self.power, self.log_factor = 1.0, 0.0
 
     def read(self) -> Hierarchy:
         graphs = self.graphs
         self._refuse_other_terms()
+        self._sort_variables()
         family, scale = self._family()
         outcome, weights = self._read_outcome(family)
-        self._sort_variables()
         self._read_coefficients()
         self._read_rows()
         factors, groups, sds = self._factors()
@@ -95,9 +99,8 @@ class Reader:
         self._refuse_other_parameters(places, factors, log_scale)
         scale_prior, power, log_factor = None, 1.0, 0.0
         if scale is not None:
-            drawn = scales(scale, 1)[0]
-            power, log_factor = self._power(scale)
-            scale_prior = of_power(drawn, power, math.exp(log_factor))
+            power, log_factor = self.power, self.log_factor
+            scale_prior = of_power(self.scale_drawn, power, math.exp(log_factor))
         names = [self.entries[place] for place in places]
         glm = GLM(self._table(), outcome, family.name, weights=weights,
                   offset=self.offset if np.any(self.offset) else None, groups=groups or None,
@@ -120,26 +123,29 @@ class Reader:
             raise OtherModelError(f"it has observed variables whose rows are not subsampled, {listed(others)}")
         if law(graphs.observed[0]) not in LAWS:
             name, instead = distribution(graphs.observed[0])
-            raise OtherModelError(f"{graphs.names} is {name}; mcmc.GLM has {', '.join(LAWS)}"
-                                  f"{'; ' if instead else ''}{instead}")
+            known = ", ".join(LAWS).replace("WeibullBeta", "Weibull")
+            raise OtherModelError(f"{graphs.names} is {name}; mcmc.GLM has {known}{'; ' if instead else ''}{instead}")
         if graphs.design is None:
             raise OtherModelError(f"the terms of {graphs.names} are no functions of linear predictors, sums of "
                                   f"coefficients times numbers of the row: {graphs.unseen}")
-        if len(graphs.design.blocks) != 1:
-            scale = scale_of(graphs.observed[0])
-            known = [] if scale is None or all(scale.node.broadcastable) else self._behind(scale.node)
-            words = "" if scale is None or not known else (
-                f", one of them its {scale.called}, by {listed(known)}: one that is learned for all rows is needed, or "
-                f"one that is known for each")
-            raise OtherModelError(f"{graphs.names} has {len(graphs.design.blocks)} linear predictors{words}")
 
     def _family(self) -> tuple[Family, Any]:
-        """The family, and the variable that its scale is, if that is learned."""
+        """The family, and the variable that its scale is, if that is learned; the predictor is kept."""
         observed = self.graphs.observed[0]
-        name, scalars = law(observed), self.graphs.scalars
+        name = law(observed)
         if in_pieces(observed):
             raise OtherModelError(f"the parameters of {self.graphs.names} are in pieces, such as by clip or switch")
         found, scale = family_of(observed), scale_of(observed)
+        family = Family(LAWS[name], {}) if found is None else found
+        if found is None and name == "WeibullBeta":
+            raise OtherModelError(f"{self.graphs.names} is Weibull with an alpha that is learned, or not one number; a "
+                                  f"number is needed")
+        block, used = predictor_of(self.graphs, family)
+        if block is None:
+            raise self._no_predictor(scale)
+        self.block = block
+        self.chosen = [self.graphs.scalars[j] for j in used]
+        scalars = [s for s in self.graphs.scalars if s not in self.chosen]
         if found is not None:
             if scalars:
                 raise OtherModelError(f"{self.graphs.names} depends on {listed(scalars)} beside the predictor")
@@ -147,34 +153,52 @@ class Reader:
         if scale is None:
             raise OtherModelError(f"{self.graphs.names} is Binomial with a number of trials that is learned")
         options: dict[str, Any] = {}
-        if name == "StudentT":
-            df = number(parameters(observed)[0])
+        if family.name == "student-t":
+            df = df_of(observed)
             if df is None:
                 raise OtherModelError(f"the degrees of freedom of {self.graphs.names} are learned, or not one number")
             options["df"] = df
         behind = [v for v in self.model.free_RVs if self.model.rvs_to_values[v] in scalars]
         others = set(behind).difference(self._behind(scale.node))
-        if others and name in ("Normal", "StudentT"):
+        if others and not scale.inverse:
             raise OtherModelError(f"{self.graphs.names} depends on {listed(others)} by another way than a linear "
                                   f"predictor and its {scale.called}")
         if len(behind) != 1 or len(scalars) != 1:
-            known = self._behind(scale.node) if name in ("Normal", "StudentT") else scalars
-            each = ", or a positive one for each row" if scale.called == "sigma" else ""
+            known = scalars if scale.inverse else self._behind(scale.node)
+            each = "" if scale.inverse else ", or a positive one for each row"
             raise OtherModelError(f"the {scale.called} of {self.graphs.names} depends on "
                                   f"{listed(known) if known else 'no variable, and is not one number'}; a "
                                   f"number{each}, or one scalar variable, is needed")
-        return Family(LAWS[name], options), behind[0]
+        self.scale_drawn = scales(behind[0], 1)[0]
+        self.power, log_factors = self._power(behind[0])
+        if len(log_factors) == 1:
+            self.log_factor = float(log_factors[0])
+            return family._replace(options=options), behind[0]
+        if scale.inverse:
+            raise OtherModelError(f"the {scale.called} of {self.graphs.names} has another factor in each row")
+        spread = np.exp(log_factors)
+        self.block = self.block.over(spread)
+        return family._replace(options=options, spread=spread), behind[0]
+
+    def _no_predictor(self, scale: Any) -> OtherModelError:
+        """Why linear predictors and scalars have no sum that is the predictor of a `GLM`."""
+        known = [] if scale is None or all(scale.node.broadcastable) else self._behind(scale.node)
+        words = "" if scale is None or not known else (
+            f", one of them its {scale.called}, by {listed(known)}: one that is learned for all rows is needed, or one "
+            f"that is known for each")
+        count = len(self.graphs.design.blocks)
+        if not count:
+            return OtherModelError(f"{self.graphs.names} depends on {listed(self.graphs.scalars)}, and not by the link "
+                                   f"of a family of mcmc.GLM on an intercept")
+        return OtherModelError(f"{self.graphs.names} has {counted(count, 'linear predictor')}{words}")
 
     def _read_outcome(self, family: Family) -> tuple[Array, Array | None]:
         """Outcomes of the rows of the `GLM`, and how often each was seen; the predictor of these rows is kept.
 
-        Outcomes with known scales are divided by them. Trials with a link that `GLM` has for single ones alone are two
+        Trials with a link that `GLM` has for single ones alone are two
         rows: as many successes as there were, and as many failures.
         """
-        outcome = evaluated(self.model.rvs_to_values[self.graphs.observed[0]])
-        self.block = predictor_of(self.graphs, family)
-        if family.spread is not None:
-            return outcome / family.spread, None
+        outcome, _ = outcome_of(self.graphs, family)
         if family.name == "binomial" or "trials" not in family.options:
             return outcome, None
         trials = np.broadcast_to(family.options.pop("trials"), outcome.shape)
@@ -183,8 +207,8 @@ class Reader:
         self.block = self.block.taken(rows[some])
         return np.repeat([1.0, 0.0], len(outcome))[some], np.asarray(counts[some], dtype=np.float64)
 
-    def _power(self, scale: Any) -> tuple[float, float]:
-        """Power k and the logarithm of a factor c: the scale of the family is c s^k of the variable s."""
+    def _power(self, scale: Any) -> tuple[float, Array]:
+        """Power k and the logarithm of factors c: the scale of the family is c s^k of the variable s."""
         node = scale_of(self.graphs.observed[0])
         assert node is not None
         function, place = self.probe.numbers([node.node]), self.probe.places[self.model.rvs_to_values[scale]][0]
@@ -228,13 +252,14 @@ class Reader:
 
     def _read_coefficients(self) -> None:
         """Each coefficient that rows see as a constant, plus multiples of variables, plus an effect of one group."""
-        probe, graphs = self.probe, self.graphs
+        self.probe.coefficients += self.chosen
+        probe = self.probe
         self.constant, other = (probe.seen(point) for point in probe.points)
         beside: dict[Any, set[Any]] = {}  # variables of functions, with what these depend on besides
-        for c, part in zip(graphs.predictors.coefficients, self._parts(), strict=True):
+        for c, part in zip(probe.coefficients, self._parts(), strict=True):
             own = set(ancestors([c])).intersection(self.values)
             moved = own & self.movable
-            plain = graphs.predictors.rearranges(c)
+            plain = self.graphs.predictors.rearranges(c)
             if not moved or not np.array_equal(self.constant[part], other[part]):
                 self._refuse_function(own)
             for value in moved:
@@ -254,7 +279,7 @@ class Reader:
 
     def _parts(self) -> list[slice]:
         """Where each function of the parameters stands among the coefficients."""
-        sizes = [int(evaluated(c.size, self.graphs.starts)) for c in self.graphs.predictors.coefficients]
+        sizes = [int(evaluated(c.size, self.graphs.starts)) for c in self.probe.coefficients]
         ends = np.cumsum([0, *sizes]).tolist()
         return [slice(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True)]
 
@@ -295,7 +320,7 @@ class Reader:
         for e in self.effects:
             read = read + e.added(theta)
         wrong = np.abs(read - self.probe.seen(theta)) > 1e-7 * (1.0 + np.abs(read))
-        for c, part in zip(self.graphs.predictors.coefficients, self._parts(), strict=True):
+        for c, part in zip(self.probe.coefficients, self._parts(), strict=True):
             if wrong[part].any():
                 self._refuse_function(set(ancestors([c])).intersection(self.values))
 

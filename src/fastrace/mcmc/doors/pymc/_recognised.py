@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import lsqr
 
 from fastrace._models.grouping import Groups
-from fastrace.mcmc.doors.pymc._families import agree, family_of, predictor_of, reach_of
+from fastrace.mcmc.doors.pymc._families import agree, family_of, outcome_of, predictor_of, reach_of
 from fastrace.mcmc.doors.pymc._graphs import RowGraphs
-from fastrace.mcmc.doors.pymc._predictors import Blocks, evaluated, root
+from fastrace.mcmc.doors.pymc._predictors import Blocks, root
 from fastrace.mcmc.models.glm import GLM
 
-__all__ = ["compiled_seen", "compiled_terms", "effects_last", "left_out", "normal_prior", "posterior_elsewhere",
+__all__ = ["calm", "compiled_seen", "compiled_terms", "effects_last", "left_out", "normal_prior", "posterior_elsewhere",
            "within"]
 
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ def compiled_terms(graphs: RowGraphs, start: Array) -> GLM | None:
 
     `start` is a point at which the terms are finite.
     """
-    if not graphs.rearranged or graphs.design.n_coefficients != len(graphs.jacobian(start)):
+    if not graphs.rearranged:
         return None
     return _compiled(graphs, graphs.jacobian(start).argmax(axis=1), graphs.sizes, start,
                      lambda at: np.asarray(graphs.call("all", at)[0]))
@@ -43,29 +44,32 @@ def compiled_seen(graphs: RowGraphs, start: Array) -> GLM | None:
     design, rows = graphs.design, np.arange(graphs.n_rows)
 
     def terms(psi: Array) -> Array:
-        return np.asarray(graphs.call("curve", *design.predictors(psi, slice(None)), rows))
+        p = design.n_coefficients
+        scalars = map(np.asarray, psi[p:])
+        return np.asarray(graphs.call("curve", *design.predictors(psi[:p], slice(None)), *scalars, rows))
 
-    return _compiled(graphs, np.arange(design.n_coefficients), design.sizes, graphs.once("seen")(start), terms)
+    return _compiled(graphs, np.arange(graphs.n_seen), [*design.sizes, *(1 for _ in graphs.scalars)],
+                     graphs.once("seen")(start), terms)
 
 
 def _compiled(
     graphs: RowGraphs, places: NDArray[np.intp], sizes: Sequence[int], start: Array, terms: Callable[[Array], Array],
 ) -> GLM | None:
-    """A model of some coordinates, of which the design's coefficients are those at `places`."""
-    if len(graphs.observed) != 1 or len(graphs.predictors.leaves) != 1 or graphs.predictors.scalars:
+    """A model of some coordinates, of which the design's coefficients and the scalars are those at `places`."""
+    if len(graphs.observed) != 1:
         return None
     found = family_of(graphs.observed[0])
     if found is None:
         return None
-    outcome = evaluated(graphs.model.rvs_to_values[graphs.observed[0]])
+    outcome, _ = outcome_of(graphs, found)
     if outcome.ndim != 1:
         return None
     try:
-        block = predictor_of(graphs, found)
+        block, used = predictor_of(graphs, found)
     except ValueError:  # a factor without a logarithm
         return None
-    if found.spread is not None:
-        outcome = outcome / found.spread
+    if block is None or len(used) < len(graphs.scalars):
+        return None
     groups = [] if not block.coded else _groups(sizes, block, places)
     if groups:
         first = len(start) - sum(len(g.levels) * (g.intercept + len(g.slope_names)) for g in groups)
@@ -82,9 +86,9 @@ def _compiled(
 
 
 def left_out(graphs: RowGraphs) -> Any:
-    """What terms of outcomes over known scales leave out of each row's log density: the logarithm of 1 over these."""
+    """What terms of outcomes that are changed leave out of each row's log density."""
     found = family_of(graphs.observed[0])
-    return 0.0 if found is None or found.spread is None else -np.log(found.spread)
+    return 0.0 if found is None else outcome_of(graphs, found)[1]
 
 
 def posterior_elsewhere(model: Any, observed: Sequence[Any]) -> bool:
@@ -162,9 +166,21 @@ def within(glm: GLM, step: Array) -> Array:
     return step * min(1.0, reach_of(glm._glm.family) / moved) if moved > 0.0 else step
 
 
+def calm(glm: GLM, dim: int) -> Array:
+    """A step of what the rows see to where terms keep their digits, if offsets are large.
+
+    PyMC rounds probabilities of a complementary log-log link to 1 where an exposure is large.
+    """
+    out, offset = np.zeros(dim), glm._glm.offset
+    if glm._glm.family == "cloglog" and offset is not None:
+        away = -float(np.max(offset)) * np.ones(glm.n_rows)
+        out[: glm._glm.X.shape[1]] = lsqr(glm._glm.X, away, atol=1e-12, btol=1e-12)[0]
+    return out
+
+
 def _points(glm: GLM, start: Array) -> list[Array]:
     """Random points about one, with that point first: it is moved towards 0 if its predictors are large."""
-    start = within(glm, start)
+    start = within(glm, start) + calm(glm, len(start))
     return [start] + [start + within(glm, np.random.default_rng(child).standard_normal(len(start)))
                       for child in np.random.SeedSequence(20).spawn(_POINTS)]
 

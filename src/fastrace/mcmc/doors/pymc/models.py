@@ -94,16 +94,18 @@ def from_pymc(
 
     A generalised linear model is recognised, and runs compiled, as `mcmc.GLM` does: logistic, binomial, probit,
     complementary log-log, Poisson, negative binomial, gamma, Gaussian and Student-t regressions of columns, intercepts,
-    effects of groups and offsets. A known positive factor beside exp(eta), such as an exposure, in the mean of counts
-    and times is an offset. A `sigma` of normal or Student-t outcomes that is known for each row divides outcomes
-    and predictors; `tau` and `lam` do as well. PyMC's probit has the root of 2 in single precision, so that predictors
-    differ by 3e-8 of their size. The terms of every row are compared with PyMC's at random points, and a model that
-    differs stays with PyTensor; `PyMCModel.describe` says which. Where a
-    prior is not normal, or a scale is learned, kernels over rows move what `PyMCModel.as_glm` returns, and record draws
-    as parameters of this model. A proposal, covariance or `Reference` of one's own is in the coordinates of this model,
-    so that PyTensor evaluates the prior then, and rows whose scale is learned: 10 to 160 times as long a step. Where
-    groups are many their effects are the last parameters. Data are those of the call: `pm.set_data` comes too
-    late.
+    effects of groups and offsets, or an intercept alone. A known positive factor beside exp(eta), such as an exposure,
+    in the mean of counts and times, or in ``1 - exp(-t * exp(eta))``, is an offset; products and powers of exponentials
+    are sums and multiples of predictors. Exponential times are gamma times of shape 1, Weibull times to the power of a
+    known `alpha` are exponential, logarithms of log-normal outcomes normal, and Cauchy outcomes Student-t ones. A
+    `sigma` of such outcomes that is known for each row divides outcomes and predictors; `tau` and `lam` do as well, and
+    so does a known factor of each row beside a learned `sigma`. PyMC's probit has the root of 2 in single precision, so
+    that predictors differ by 3e-8 of their size. The terms of every row are compared with PyMC's at random points, and
+    a model that differs stays with PyTensor; `PyMCModel.describe` says which. Where a prior is not normal, or a scale
+    is learned, kernels over rows move what `PyMCModel.as_glm` returns, and record draws as parameters of this model. A
+    proposal, covariance or `Reference` of one's own is in the coordinates of this model, so that PyTensor evaluates the
+    prior then, and rows whose scale is learned: 10 to 160 times as long a step. Where groups are many their effects are
+    the last parameters. Data are those of the call: `pm.set_data` comes too late.
 
     Hierarchies are hard for chains that follow the joint mode: with the standard deviation of group effects among the
     parameters it lies far from the posterior (not centred), or there is none and an error says so (centred). Chains
@@ -519,17 +521,18 @@ class PyMCModel(Expansions):
         Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; normal effects of groups,
         intercepts and slopes; a learned sigma, or alpha of counts and times, as a power of a variable times a number,
         whose prior becomes that of the scale of `GLM`; and priors of scales that `GLM` has (HalfNormal, HalfCauchy,
-        HalfStudentT, Exponential, Gamma, LogNormal). Effects are centred or standardised, with standard deviations of
-        their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among these priors, or `LKJCorr`, in `MvNormal`
-        or as ``chol @ z``. Their mean may be any sum of coefficients times numbers of the groups. The log-posteriors
-        are compared at random points.
+        HalfStudentT, Exponential, Gamma, LogNormal, InverseGamma). Effects are centred or standardised, with standard
+        deviations of their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among these priors, or `LKJCorr`,
+        in `MvNormal` or as ``chol @ z``. Their mean may be any sum of coefficients times numbers of the groups. The
+        log-posteriors are compared at random points.
 
         Returns
         -------
         GLM
             Its parameters: coefficients, effects, standard deviations. `unpack` brings a trace of it back. Outcomes and
-            columns are those of the model over `sigma` where that is known for each row. The trials of a row with a
-            probit or complementary log-log link are two rows, their successes and their failures, with `weights`.
+            columns are those of the model over `sigma`, or its factor, where that is known for each row; outcomes are
+            logarithms of log-normal ones, and Weibull ones to the power `alpha`. The trials of a row with a probit or
+            complementary log-log link are two rows, their successes and their failures, with `weights`.
 
         Raises
         ------
