@@ -367,10 +367,10 @@ def race_sums(
         rewards = list(rewards.values())
     with _checks.options_of("race_sums"):
         if getattr(rewards, "ndim", 1) == 2 or column_names(rewards) is not None:
-            shape = getattr(rewards, "shape", None)
+            shape = f" of shape {rewards.shape}" if hasattr(rewards, "shape") else ""
             raise ValueError(
-                f"rewards is a table{'' if shape is None else f' of shape {shape}'}, whose arms could be its rows or its "
-                f"columns; give a list of vectors, one per arm, or race its columns by `race`, which finds the largest mean"
+                f"rewards is a table{shape}, whose arms could be its rows or its columns; give a list of vectors, one "
+                f"per arm, or race its columns by `race`, which finds the largest mean"
             )
         if sizes is None:
             if isinstance(rewards, Source) or callable(rewards) or _is_flat(rewards):
