@@ -14,7 +14,7 @@ from fastrace._models._arrow import Arrow, ArrowFactor
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.models._modes import ImproperError, NoModeError
 
-__all__ = ["WEAK", "Parts", "Scales", "empirical_bayes", "factored"]
+__all__ = ["WEAK", "Parts", "Scales", "empirical_bayes", "expansion_or_none", "factored", "first_point"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Arrow]  # value, gradient and minus the Hessian
@@ -24,6 +24,7 @@ _HELD, _FIXED = 30, 45  # from the one on by their priors too, and from the othe
 _CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
 _SETTLED = 0.02  # relative change of those scales
 _DAMPING = (0.0, 1.0, 10.0, 100.0)  # times its own size that a curvature gets where it is not positive definite
+_APART = 3.0  # standard deviations of the likelihood that a coefficient is from the prior mean, to be moved as it is
 WEAK = 1e-8  # precision, as a share of the curvature, of what has no proper prior
 
 
@@ -182,7 +183,7 @@ def empirical_bayes(
         size = 1.0
         while True:
             with np.errstate(all="ignore"):
-                new = _tried(expand, psi + size * step)
+                new = expansion_or_none(expand, psi + size * step)
             if new is not None:
                 gain = new[0] + scales.pulled(factor, psi + size * step)[0] - parts[0] - level
                 if gain >= 1e-4 * size * promised - 1e-9 * abs(parts[0]):
@@ -196,7 +197,7 @@ def empirical_bayes(
                       f"columns collinear or all 0, under a flat prior; give proper priors, or psi_hat")
 
 
-def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
+def expansion_or_none(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
     """The expansion, or None where the likelihood overflows."""
     try:
         parts = expand(psi)
@@ -205,3 +206,41 @@ def _tried(expand: Callable[[Array], Parts], psi: Array) -> Parts | None:
     except ValueError:
         return None
     return parts if math.isfinite(parts[0]) and np.isfinite(parts[1]).all() else None
+
+
+def first_point(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """A point to begin at, and which coordinates are to be standardised.
+
+    Scales are those of their effects, in the units of these.
+    """
+    coefficients, pools, factors, _, _ = prior.given
+    theta, free = np.concatenate([hat, np.zeros(prior.n_hyper)]), np.zeros(prior.n_seen, dtype=bool)
+    place = prior.n_seen
+    for number, pool in enumerate(pools):
+        mine = np.array([j for j, c in enumerate(coefficients) if c[4] == number], dtype=int)
+        steps = np.abs(hat[mine] - np.array([coefficients[j][1] for j in mine]))
+        if pool[0] == "shared":
+            free[mine], theta[place] = _shared(steps, sd[mine])
+            place += 1
+            continue
+        overall = pool[1][1]
+        theta[place], theta[place + 1] = np.log(overall), 0.5 * np.log(pool[3][2] / pool[3][1])
+        free[mine] = steps < _APART * sd[mine]
+        theta[place + 2 : place + 2 + len(mine)] = np.where(free[mine], 0.0, np.log(np.maximum(steps, 1e-8) / overall))
+        place += 2 + len(mine)
+    first = len(coefficients)
+    for n_groups, sds, eta in factors:
+        q = len(sds)
+        effects = slice(first, first + n_groups * q)
+        both = [_shared(np.abs(hat[effects])[k::q], sd[effects][k::q]) for k in range(q)]
+        free[effects] = np.repeat(np.mean([mask for mask, _ in both], axis=0) >= 0.5, q)
+        theta[place : place + q] = [level for _, level in both]
+        place += q + (q * (q - 1) // 2 if eta is not None else 0)
+        first += n_groups * q
+    return theta, free
+
+
+def _shared(steps: Array, sd: Array) -> tuple[NDArray[np.bool_], float]:
+    """Of parameters with one scale: where the likelihood is wider than that scale, and the scale's logarithm."""
+    scale = max(float(np.sqrt(np.mean(np.square(steps)))) if len(steps) else 1.0, 1e-3 * min(float(sd.min()), 1.0))
+    return sd > scale, float(np.log(scale))

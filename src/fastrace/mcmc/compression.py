@@ -21,7 +21,8 @@ from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace.mcmc._chunked import Chunks
 from fastrace.mcmc._moving import mean_seen
-from fastrace.mcmc._scales import WEAK, Parts, Scales, empirical_bayes, factored
+from fastrace.mcmc._peaks import has_more, log_prior_about, peak_of
+from fastrace.mcmc._scales import WEAK, Parts, Scales, empirical_bayes, expansion_or_none, factored
 from fastrace.mcmc.kernels._nested_normal import layout_of
 from fastrace.mcmc.models._modes import QuadraticPart, called, require_precision
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
@@ -34,6 +35,9 @@ Array = NDArray[np.float64]
 _SAMPLE = 200_000  # rows that the first steps take where there are far more
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _PASSES = 6  # over chunks, at most
+_MOST_LED = 12  # times that parts of the prior which Newton's steps leave out lead to a point farther on
+_NEAR = 0.1  # share of the posterior's reach within which the last of these points is
+_SIZES = 1.0, 0.5, 0.25, 0.125, 0.0625  # of the step there, until the posterior is higher
 _APART = 4.0  # standard deviations between two modes
 
 
@@ -72,6 +76,9 @@ class Compressed:
         from `psi_hat`, which is where to expand next if that is far. Where `from_mode` is nan it is `psi_hat`.
     n_chunks, n_passes : int
         Chunks that held the rows, and passes over them; 0 where rows were those of the model.
+    moved_by_density : float
+        How far a `LogDensity`, or a Laplace prior, moved `psi_hat` from where all else would have it, in posterior
+        standard deviations without that density; 0 where `psi_hat` was near enough, or given.
 
     Examples
     --------
@@ -102,6 +109,7 @@ class Compressed:
     n_chunks: int = field(default=0, repr=False)
     n_passes: int = field(default=0, repr=False)
     _mode: Array | None = field(default=None, repr=False)
+    moved_by_density: float = field(default=0.0, repr=False)
 
     def __repr__(self) -> str:
         blocks = self.curvature.n_blocks
@@ -212,6 +220,13 @@ def compress(
     but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
     for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
 
+    Newton's steps leave out a `LogDensity` and Laplace priors, which need not be smooth. Where there are such, prior
+    times expansion is then climbed from the point that was found, with learned scales held: by a quasi-Newton method,
+    which reads no row and goes by values where a density has no gradient. If the top is more than sqrt(n_seen)
+    posterior standard deviations away, the rows are expanded there, in one more pass over all of them. That goes on
+    until the next top is within a tenth of that distance; steps that lower the posterior are halved.
+    `Compressed.moved_by_density` says how far it led. From a point at which the density is 0 it leads nowhere.
+
     With `psi_hat` there is one pass over the rows of the model, or over the chunks. With `chunks` alone the model's
     rows, which are a pilot, say where to expand. Then comes a pass over the chunks, and another one from the mode of
     the expansion as long as that is more than sqrt(n_seen) posterior standard deviations away, up to 6 in all: one or
@@ -254,7 +269,7 @@ def compress(
         parts = expansion_of(model, point)
         scales = Scales(prior)
         scales.bend(point)
-        return _compressed(model, prior, point, parts, scales.precision())
+        return _led(model, prior, point, parts, scales)
     start, scales, both = _start(model, prior), Scales(prior), partial(_with_part, model.prior_part)
     if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
         rows = np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE))
@@ -270,7 +285,32 @@ def compress(
         parts = expansion_of(model, point)
     _require_proper(model, prior, point, parts, scales)
     _require_precision(model, prior, parts, scales)
-    return _compressed(model, prior, point, parts, scales.precision())
+    return _led(model, prior, point, parts, scales)
+
+
+def _led(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Scales) -> Compressed:
+    """The expansion where the parts of the prior that Newton's steps left out lead to, if that is far."""
+    start, root = point, None
+    expand, whole = partial(expansion_of, model), partial(_with_part, model.prior_part)
+    for _ in range(_MOST_LED if has_more(prior) else 0):
+        value, slope, curvature = whole(parts, point)
+        factor = factored(curvature, scales)
+        log_prior = log_prior_about(prior, scales, factor, point)
+        step = peak_of(Quadratic(point, value, slope, curvature), log_prior, factor, point) - point
+        if float(np.linalg.norm(factor.whiten(step))) <= (1.0 if root is None else _NEAR) * math.sqrt(len(point)):
+            break
+        root, level = factor if root is None else root, value + log_prior(point)[0]
+        for size in _SIZES:
+            new = point + size * step
+            there = expansion_or_none(expand, new)
+            if there is not None and whole(there, new)[0] + log_prior(new)[0] > level:
+                break
+        else:
+            break
+        point, parts = new, there
+        scales.about(point, _bent(parts[2], model.prior_part))
+    out = _compressed(model, prior, point, parts, scales.precision())
+    return out if root is None else replace(out, moved_by_density=float(np.linalg.norm(root.whiten(point - start))))
 
 
 def _given_point(model: Model, prior: JointPrior, psi_hat: Any) -> Array:
@@ -295,10 +335,15 @@ def _expanded_at(model: Model, prior: JointPrior, point: Array, parts: Parts, ro
     precision = scales.about(point, _bent(parts[2], model.prior_part))
     _, slope, bent = _with_part(model.prior_part, parts, point)
     factor = factored(bent, scales)
-    gradient = slope + scales.pulled(factor, point)[1]
-    step = np.asarray(factor.solve(gradient))
-    out = _compressed(model, prior, point, parts, precision)
-    out = replace(out, from_mode=math.sqrt(max(0.0, float(step @ gradient))), _mode=point + step)
+    if has_more(prior):
+        quadratic = Quadratic(point, *_with_part(model.prior_part, parts, point))
+        step = peak_of(quadratic, log_prior_about(prior, scales, factor, point), factor, point) - point
+        away = float(np.linalg.norm(factor.whiten(step)))
+    else:
+        gradient = slope + scales.pulled(factor, point)[1]
+        step = np.asarray(factor.solve(gradient))
+        away = math.sqrt(max(0.0, float(step @ gradient)))
+    out = replace(_compressed(model, prior, point, parts, precision), from_mode=away, _mode=point + step)
     return out if rows is None else replace(out, n_rows=rows.n_rows, n_chunks=rows.n_chunks, n_passes=n_passes)
 
 

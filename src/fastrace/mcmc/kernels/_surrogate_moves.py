@@ -13,13 +13,14 @@ from scipy.optimize import minimize
 from fastrace._models._arrow import Arrow
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc._moving import mean_seen
+from fastrace.mcmc._scales import first_point
 from fastrace.mcmc.compression import Compressed, compress, require_of
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
-from fastrace.mcmc.kernels._trajectories import Trajectories, first_point, trajectories_of
+from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
 from fastrace.mcmc.models._unseen import DEPENDENT, unseen_directions

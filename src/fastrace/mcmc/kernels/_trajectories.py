@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from fastrace._models._arrow import Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc._convergence import effective_sample_size
+from fastrace.mcmc._scales import first_point
 from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
 
-__all__ = ["Trajectories", "first_point", "trajectories_of", "unstable_share"]
+__all__ = ["Trajectories", "trajectories_of", "unstable_share"]
 
 Array = NDArray[np.float64]
 TARGET = 0.8  # mean probability of acceptance
 ROUNDS = (150, 300, 600)  # moves of the pilot; each round measures the spreads that the next one moves by
 LENGTHS = (0.8, 1.5, 3.0)  # of trajectories, in standard deviations
 TRIAL = 300  # moves by each
-APART = 3.0  # standard deviations of the likelihood that a coefficient is from the prior mean, to be moved as it is
 WIDEST = 300  # coordinates, up to which a dense root pays
 STABLE = 4.0  # squared step times curvature, above which a leapfrog trajectory leaves for good
 TRIED, TURNS, BESIDE = 300, 3, 1e-4  # draws looked at, turns of a power iteration at each, and the steps of differences
@@ -138,44 +138,6 @@ def _covariance(surrogate: Quadratic, prior: JointPrior, phi: Array) -> Array | 
     values, scaled = _scaled(whole, sd)
     correlated = values[-1] > CORRELATED * max(values[0], 0.0)
     return scaled * np.outer(sd, sd) if correlated else None
-
-
-def first_point(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """A point to begin at, and which coordinates are to be standardised.
-
-    Scales are those of their effects, in the units of these.
-    """
-    coefficients, pools, factors, _, _ = prior.given
-    theta, free = np.concatenate([hat, np.zeros(prior.n_hyper)]), np.zeros(prior.n_seen, dtype=bool)
-    place = prior.n_seen
-    for number, pool in enumerate(pools):
-        mine = np.array([j for j, c in enumerate(coefficients) if c[4] == number], dtype=int)
-        steps = np.abs(hat[mine] - np.array([coefficients[j][1] for j in mine]))
-        if pool[0] == "shared":
-            free[mine], theta[place] = _shared(steps, sd[mine])
-            place += 1
-            continue
-        overall = pool[1][1]
-        theta[place], theta[place + 1] = np.log(overall), 0.5 * np.log(pool[3][2] / pool[3][1])
-        free[mine] = steps < APART * sd[mine]
-        theta[place + 2 : place + 2 + len(mine)] = np.where(free[mine], 0.0, np.log(np.maximum(steps, 1e-8) / overall))
-        place += 2 + len(mine)
-    first = len(coefficients)
-    for n_groups, sds, eta in factors:
-        q = len(sds)
-        effects = slice(first, first + n_groups * q)
-        both = [_shared(np.abs(hat[effects])[k::q], sd[effects][k::q]) for k in range(q)]
-        free[effects] = np.repeat(np.mean([mask for mask, _ in both], axis=0) >= 0.5, q)
-        theta[place : place + q] = [level for _, level in both]
-        place += q + (q * (q - 1) // 2 if eta is not None else 0)
-        first += n_groups * q
-    return theta, free
-
-
-def _shared(steps: Array, sd: Array) -> tuple[NDArray[np.bool_], float]:
-    """Of parameters with one scale: where the likelihood is wider than that scale, and the scale's logarithm."""
-    scale = max(float(np.sqrt(np.mean(np.square(steps)))) if len(steps) else 1.0, 1e-3 * min(float(sd.min()), 1.0))
-    return sd > scale, float(np.log(scale))
 
 
 def _standardised(prior: JointPrior) -> NDArray[np.bool_]:

@@ -77,7 +77,8 @@ class SurrogateMetropolis(DecidedByRows):
         Of a move at the start, above 0. 1 is a whole one; tuning makes it smaller where too many are refused.
     psi_hat : Trace, Compressed or array_like of shape (n_seen,), optional
         Where to expand: a trace of the model, for the mean of what the rows see of its draws; the expansion itself; or
-        a point, a learned scale as its logarithm. By default `compress` finds it.
+        a point, a learned scale as its logarithm. By default `compress` finds it, with a part in it of densities of
+        your own where these lead far from the likelihood.
     delta, bound, first_look, growth, access, student, skewness_guard
         Of the race, as in `RacingMetropolis`.
     full_pass_at : float, default 0.5
@@ -168,7 +169,8 @@ class SurrogateMetropolis(DecidedByRows):
 
     ``describe()`` and ``Trace.kernel`` say what was chosen: "groups_swept", "walks", the number of directions of walks,
     "tilted", the share of moves that do without a factor of their own, "share_given_effects", by how much bounds were
-    widened, "bounds_widened", and how many "rows_always_read" races read; each where there is such.
+    widened, "bounds_widened", how many "rows_always_read" races read, and "moved_by_density", how far a `LogDensity`
+    or a Laplace prior moved the point of expansion, see `compress`; each where there is such.
 
     While tuning, a chain that starts far from where the expansion holds makes its first steps on the surrogate alone.
     A full pass at the start and after every tenth of them, which no step counts, says where the posterior was highest:
@@ -332,6 +334,8 @@ class SurrogateMetropolis(DecidedByRows):
                                "n_inner": self.n_inner, "size": self.size}
         if self.inner == "hmc":
             own |= {"step": self._trajectories.step, "length": self._trajectories.length}
+        if self.compressed.moved_by_density:
+            own["moved_by_density"] = self.compressed.moved_by_density
         if self._swept:
             own["groups_swept"] = sum(len(groups) for _, groups in self._swept)
         if self._along is not None and len(self._along):
@@ -366,12 +370,17 @@ class SurrogateMetropolis(DecidedByRows):
         """How far coefficients of a `GLM` are from where the surrogate has them, and how many of them are judged.
 
         Distances are in standard deviations given the hyperparameters of each draw, of some draws of each chain: where
-        effects are extreme, what is known of an intercept depends on their scale. None if there are no coefficients
-        with a normal or flat prior.
+        effects are extreme, what is known of an intercept depends on their scale. Under a density of a user's own,
+        which has no place in them, all that rows see is judged, by how far it is from the point of expansion. None if
+        there are no coefficients with a normal or flat prior.
         """
         if not isinstance(self.model, GLM):
             return None
         own, prior = self.compressed, self.compressed.prior
+        if prior.given[4]:
+            some, factor = self._unconstrained(draws[:, :: max(1, draws.shape[1] // _JUDGED)]), own.factor()
+            steps = some[..., : own.n_seen] - own.psi_hat
+            return np.linalg.norm(np.apply_along_axis(factor.whiten, 2, steps), axis=2), own.n_seen
         priors = prior.given[0][: self.model.n_columns]
         places = np.array([j for j, c in enumerate(priors) if c[0] in ("normal", "flat") and c[4] < 0], dtype=np.intp)
         if not len(places):

@@ -494,7 +494,9 @@ class LogDensity:
 
     Notes
     -----
-    Without a gradient only kernels that need none can use it. With ``backend="numba"`` chains of models with joint
+    Without a gradient only kernels that need none can use it. Where the density puts the posterior far from where the
+    likelihood alone would, `compress` and `SurrogateMetropolis` expand the likelihood there, see `compress`; other
+    kernels expand it at the mode without the density. With ``backend="numba"`` chains of models with joint
     priors, such as `GLM`, call the compiled code without the GIL; it must be safe in several threads at once. Others
     are called from Python and take the GIL: some microseconds for each evaluation.
 
