@@ -37,6 +37,9 @@ MADE = {
     "RaceResult": lambda: dataclasses.replace(catalogue.made("RaceResult"), best=3),
     "LUCB": lambda: catalogue.made("LUCB", rule="intervals"),
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
+    "mcmc.LaplaceResult": lambda: fr.mcmc.laplace(
+        fr.mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0), 100, rng=catalogue.SEED, df=math.inf),
+    "mcmc.LaplaceResult of Student-t draws": lambda: catalogue.made("mcmc.LaplaceResult"),
     "LUCB in rounds, one joint mixture": lambda: catalogue.made("LUCB", paired=True),
     "LUCB with missing rewards": lambda: catalogue.made("LUCB", missing="drop"),
     "BettingRace with missing rewards": lambda: fr.BettingRace(4, support=(0.0, 1.2), missing="drop"),
