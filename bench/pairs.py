@@ -1,18 +1,24 @@
 """Pulls until LUCB stops, by pairs and by intervals: those it was made for and with, and twenty others; for README.md.
 
     python bench/pairs.py [runs]
+    python bench/pairs.py small [runs]
 
 For the five of GOAL, at delta .1, pairs are to take at most three quarters of the pulls on three, and for the twenty,
 which were written down before any of them was run, never more than 1.05 times as many. The last columns are the ratio
 of the pulls with its standard error, and the wrong answers of either rule.
+
+`small` is of small rates and small gaps, where pairs once saw nothing. It adds the pulls of KL-LUCB, and
+T* log(1 / delta), the least that any rule takes on average as delta goes to 0.
 """
 
 import functools
 import sys
 
 import numpy as np
+from benchmarks.lucb import characteristic_time
 
 import fastrace as fr
+from fastrace.pulls import BernoulliPulls, UniformPulls
 
 
 def bernoulli(rng, means):
@@ -69,6 +75,17 @@ TWENTY = {
     "10 beta, sizes of 40": (np.linspace(0.34, 0.16, 10), 1, 0.0, 0.05, beta(40.0)),
 }
 ALL = {**GOAL, **FIVE, **TWENTY}
+SMALL = {
+    name: np.array(means) for name, means in {
+        ".012 and .010": [0.012, 0.010], ".0115 and .010": [0.0115, 0.010], ".011 and .010": [0.011, 0.010],
+        ".0011 and .0010": [0.0011, 0.0010], ".9995 and .9990": [0.9995, 0.9990], ".021 and .020": [0.021, 0.020],
+        ".06 and .058": [0.06, 0.058], ".051 and .050": [0.051, 0.050], ".501 and .500": [0.501, 0.500],
+        ".5004 and .5000": [0.5004, 0.5000], ".012, nine of .010": [0.012, *[0.010] * 9],
+    }.items()
+}
+NARROW = "uniform, width .04, .5001 and .5000"      # the one that is not of rewards 0 and 1
+RULES = {"intervals": {"rule": "intervals"}, "pairs": {"rule": "pairs"}, "KL-LUCB": {"bound": "kl"}}
+MOST = 600_000_000
 
 
 def run(instance, k, **options):
@@ -90,6 +107,29 @@ def compared(name, runs):
     return intervals.mean(), pairs.mean(), ratio, error, wrong
 
 
+def pulls_of(name, rule, k):
+    """Pulls, at most MOST, whether the rule ended by itself, and whether its answer is wrong."""
+    means = SMALL.get(name, np.array([0.5001, 0.5]))
+    source = (UniformPulls(means - 0.02, means + 0.02, rng=k) if name == NARROW else BernoulliPulls(means, rng=k))
+    result = fr.LUCB(means.size, 1, **RULES[rule]).run(source, MOST)
+    ended = result.stopped_by == "bound"
+    return result.n_read, ended, ended and result.best != 0
+
+
+def small(runs=8):
+    print(f"| instance, {runs} runs | T* log(1 / delta) | {' | '.join(RULES)} | pairs over intervals | wrong |")
+    print("|---|---|---|---|---|---|---|")
+    for name in [*SMALL, NARROW]:
+        least = f"{characteristic_time(SMALL[name]) * -np.log(0.05):,.0f}" if name in SMALL else ""
+        found = {rule: np.array([pulls_of(name, rule, k) for k in range(runs)]) for rule in RULES}
+        mean = {rule: of[:, 0].mean() for rule, of in found.items()}
+        ended = {rule: int(of[:, 1].sum()) for rule, of in found.items()}
+        shown = [f"{mean[rule]:,.0f}" if ended[rule] == runs else
+                 f"more than {mean[rule]:,.0f}; {ended[rule]} of {runs} ended" for rule in RULES]
+        print(f"| {name} | {least} | {' | '.join(shown)} | {mean['pairs'] / mean['intervals']:.2f} "
+              f"| {found['pairs'][:, 2].sum()} of {runs} |", flush=True)
+
+
 def main(runs=20):
     ratios = []
     print("| instance | by intervals | by pairs | pairs over intervals | wrong |\n|---|---|---|---|---|")
@@ -104,4 +144,7 @@ def main(runs=20):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1:2] == ["small"]:
+        small(*map(int, sys.argv[2:]))
+    else:
+        main(*map(int, sys.argv[1:]))

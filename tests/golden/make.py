@@ -26,7 +26,6 @@ HERE = Path(__file__).parent
 SAVED_AFTER, STEPS = 5, 8                       # pieces of work before the object is saved, and in all
 FOREIGN = {"boosting.FilterBoostClassifier", "model_selection.DAUBSearchCV", "model_selection.RacingSearchCV"}
 NAMES = [name for name in catalogue.OBJECTS if name not in FOREIGN and not name.endswith("Display")]
-# "LUCB in common rounds" in the file is of a rule that is no longer made.
 # Further kinds of a class; and, of a class with another default than once, which files hold by its name, the object as
 # it was and as it is.
 MADE = {

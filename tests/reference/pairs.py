@@ -7,23 +7,31 @@ from scipy import special
 
 from reference import bounds
 
-BETS = 0.95 * 0.5 ** np.arange(10)
-SCALES = ((0.8, 0.5), (0.32, 1.0), (0.128, 1.0), (0.0512, 1.0), (0.02048, 0.5), (0.008192, 0.25))
+ODDS = 16.0 * 0.5 ** np.arange(40)         # logs of them
+SCALES = tuple((15 / 2.5**s, share) for s, share in enumerate(
+    [0.05, 0.1, 0.2, 0.6, 1, 1, *(0.6 * k**-1.5 for k in range(1, 21))]))
 KEPT = 1 / 3        # of the first unit of wealth, by who splits the rest among several
 
 
 def weights():
-    """Of the bets: half-normal laws over them, one per scale."""
-    total = np.zeros(BETS.size)
+    """Of the bets: half-normal laws over their log odds, one per scale."""
+    total = np.zeros(ODDS.size)
     for scale, share in SCALES:
-        law = BETS * np.exp(-0.5 * (BETS / scale) ** 2)
+        law = ODDS * np.exp(-0.5 * (ODDS / scale) ** 2)
         total += share * law / law.sum()
     return total / total.sum()
 
 
-def log_betting_wealth(rewards, floor):
-    """Log of the mean wealth of bettors on each reward in [0, 1] in turn, that the mean is above `floor`."""
-    growth = np.log1p(BETS[:, None] * (np.asarray(rewards, float)[None, :] / floor - 1.0)).sum(axis=1)
+def log_betting_wealth(rewards, floor, idle=False):
+    """Log of the mean wealth of bettors on each reward in [0, 1] in turn, that the mean is above `floor`.
+
+    With `idle`, those of the smallest odds have what they have at least, whatever the rewards are.
+    """
+    x = np.asarray(rewards, float)
+    growth = (np.log1p(np.expm1(ODDS)[:, None] * x) - np.log1p(np.expm1(ODDS)[:, None] * floor)).sum(axis=1)
+    if idle:
+        few = np.expm1(ODDS) * x.size <= 1
+        growth[few] = np.log1p(-np.expm1(ODDS[few]) * x.size)
     return special.logsumexp(growth, b=weights())
 
 
@@ -44,11 +52,17 @@ def stand_ins(n, total, first, second):
 
 
 def log_wealth(value, count, floor):
-    """At most log_betting_wealth of the rewards that `stand_ins` stand for; and its derivative in `floor`."""
-    stake = 1 - BETS[:, None] + BETS[:, None] * value / floor
-    parts, rises = np.log(stake) @ count, -(BETS[:, None] * value / floor**2 / stake) @ count
-    found = special.logsumexp(parts, b=weights())
-    return found, float((weights() * np.exp(parts - found) * rises).sum())
+    """At most log_betting_wealth of the rewards that `stand_ins` stand for; and its derivative in `floor`.
+
+    Bettors whose odds ratio is at most 1 + 1 / n count as if their wealth had fallen by as much at every reward.
+    """
+    n, law, gain = count.sum(), weights(), np.expm1(ODDS)
+    awake = gain * n > 1
+    parts = np.append(np.log1p(gain[awake, None] * value) @ count - n * np.log1p(gain[awake] * floor), 0.0)
+    rises = np.append(-n * gain[awake] / (1 + gain[awake] * floor), 0.0)
+    law = np.append(law[awake], (law * (1 - gain * n))[~awake].sum())
+    found = special.logsumexp(parts, b=law)
+    return found, float((law * np.exp(parts - found) * rises).sum())
 
 
 class Arms:
@@ -204,7 +218,7 @@ class FreeArms(Arms):
         self.symmetric, self.begin = scale is None, 5 if scale is None else 1
         self.unused = 5             # rewards of an arm that only say in which unit to bet
         self.scale, self.centre = np.array(np.broadcast_to(1.0 if scale is None else scale, n), float), np.zeros(n)
-        self.tilts = (1.5 if self.symmetric else 4.0) / 1.6 ** np.arange(18)
+        self.tilts = (1.5 if self.symmetric else 4.0) / 1.6 ** np.arange(48)
         self.weights = 1 / (1 + np.log(self.tilts / 0.08) ** 2)
         self.weights /= self.weights.sum()
         self.rewards = [[] for _ in range(n)]       # and all else count from the origin
@@ -231,12 +245,17 @@ class FreeArms(Arms):
             usual = firsts.var(axis=1, ddof=1).mean() or firsts.mean(axis=1).var() or 1.0
             self.centre, self.scale = firsts.mean(axis=1), np.sqrt(firsts.var(axis=1, ddof=1) + 0.01 * usual)
 
+    def awake(self, n):
+        """Tilts that are looked at after n rewards: 18, and smaller ones once a mean is known so well."""
+        return self.tilts[(np.arange(48) < 18) | (self.tilts**2 * n > 0.1)]
+
     def bettors(self, i, side, cut):
-        """Log wealth of each, and its derivative in the cut."""
-        sign, tilt = 1 - 2 * side, self.tilts
+        """Log wealth of each that is looked at, and its derivative in the cut."""
+        sign = 1 - 2 * side
         y = np.array(self.rewards[i][self.unused :] if self.symmetric else self.rewards[i])
         y = sign * (y - self.centre[i]) / self.scale[i]
-        cut = np.full(18, sign * (cut - self.centre[i]) / self.scale[i])
+        tilt = self.awake(y.size)
+        cut = np.full(tilt.size, sign * (cut - self.centre[i]) / self.scale[i])
         if not self.symmetric:
             return tilt * (y.sum() - y.size * cut) - tilt**2 / 2 * y.size, -sign * tilt * y.size / self.scale[i]
         held = np.maximum(cut, -1 / tilt)
@@ -253,8 +272,9 @@ class FreeArms(Arms):
 
     def mixed(self, i, side, logs, slopes):
         """Log of the wealth of all with what is kept, and its derivative."""
-        log = special.logsumexp(logs, b=self.weights)
-        slope = (self.weights * np.exp(logs - log) * slopes).sum()
+        weights = self.weights[: len(logs)]
+        log = special.logsumexp(logs, b=weights)
+        slope = (weights * np.exp(logs - log) * slopes).sum()
         others = self.n_best if side else self.n - self.n_best
         kept = KEPT if others > 1 else 0.05
         both = np.logaddexp(log + math.log((1 - kept) / others), math.log(kept))
@@ -271,7 +291,7 @@ class FreeArms(Arms):
         logs, slopes = 0.5 * (left + right), (right - left) / (b - a)
         if self.symmetric:                  # where the level part ends between: the smaller end
             inner = np.array([1, -1])[side] * (np.array([a, b]) + self.epsilon * side - self.centre[i]) / self.scale[i]
-            bent = (inner.min() < -1 / self.tilts) & (inner.max() > -1 / self.tilts)
+            bent = (inner.min() < -1 / self.tilts[: len(logs)]) & (inner.max() > -1 / self.tilts[: len(logs)])
             logs, slopes = np.where(bent, np.minimum(left, right), logs), np.where(bent, 0.0, slopes)
         value_of_line, slope = self.mixed(i, side, logs, slopes)
         return value, (value_of_line - slope * 0.5 * (b - a), value_of_line + slope * 0.5 * (b - a))
@@ -283,7 +303,7 @@ class FreeArms(Arms):
         sign = 1 - 2 * side
         logs = [self.bettors(i, side, cut + self.epsilon * side)[0]]
         logs += [np.array([self.bettors(i, side, self.centre[i] - sign * self.scale[i] / tilt)[0][j]
-                           for j, tilt in enumerate(self.tilts)])]
+                           for j, tilt in enumerate(self.tilts[: len(logs[0])])])]
         return self.mixed(i, side, np.min(logs, axis=0), 0.0)[0]
 
     def variance(self, i):

@@ -198,19 +198,19 @@ def test_the_error_bound_at_any_time_is_a_p_value(n_best, correlation, trials, s
 
 def test_an_arm_that_was_out_by_one_that_is_out_too_comes_back():
     """Each was within epsilon of the next better one; what was left could never be shown to be better than the best."""
-    rng, means = np.random.default_rng(4624), np.array([0.5, 0.38, 0.26])
+    rng, means = np.random.default_rng(2229), np.array([0.5, 0.38, 0.26])
 
     def pull(arms, counts):
         return np.concatenate([(rng.random(n) < means[arm]).astype(float) for arm, n in zip(arms, counts, strict=True)])
 
-    result = fr.LUCB(3, 1, epsilon=0.2, delta=0.3, paired=True).run(pull, max_pulls=100_000)
+    result = fr.LUCB(3, 1, epsilon=0.2, delta=0.5, paired=True).run(pull, max_pulls=100_000)
     assert result.stopped_by == "epsilon" and result.best in (0, 1)
 
 
 def test_an_arm_that_comes_back_comes_back_in_the_twin_at_the_same_request(monkeypatch):
     """The run above as a table of rows, so that the twin takes the same verdicts back."""
-    rng, means = np.random.default_rng(4624), np.array([0.5, 0.38, 0.26])
-    rule, blocks, made = fr.LUCB(3, 1, epsilon=0.2, delta=0.3, paired=True), [], []
+    rng, means = np.random.default_rng(2229), np.array([0.5, 0.38, 0.26])
+    rule, blocks, made = fr.LUCB(3, 1, epsilon=0.2, delta=0.5, paired=True), [], []
     while not rule.done:
         arms, counts = rule.ask()
         block = np.zeros((counts[0], 3))
@@ -227,7 +227,7 @@ def test_an_arm_that_comes_back_comes_back_in_the_twin_at_the_same_request(monke
 
     monkeypatch.setattr(reference.PairedArms, "reopen", noted)
     best, requests, why, arms = reference.paired(
-        np.concatenate(blocks), np.zeros(3), np.ones(3), 1, 0.2, 0.3, max_pulls=rule.n_pulls)
+        np.concatenate(blocks), np.zeros(3), np.ones(3), 1, 0.2, 0.5, max_pulls=rule.n_pulls)
     assert (requests, why, best) == (made, "epsilon", {rule.result().best})
     assert rule.result().stopped_by == "epsilon"
     assert any(found and who for found, who in back) and arms.pulls.tolist() == rule.result().pulls.tolist()

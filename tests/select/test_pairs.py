@@ -41,7 +41,8 @@ def test_the_wealth_of_moments_is_at_most_that_of_a_gambler_and_equal_for_zeros_
         gambler = reference.log_betting_wealth(x, floor)
         assert found <= gambler + 1e-9 * (1 + abs(gambler))
         if set(x) <= {0.0, 1.0}:
-            assert found == pytest.approx(gambler, rel=1e-12, abs=1e-11)
+            idle = reference.log_betting_wealth(x, floor, idle=True)
+            assert found == pytest.approx(idle, rel=1e-12, abs=1e-11)
 
 
 def test_the_wealth_falls_and_is_convex_in_the_floor_and_equals_the_twin(seed):

@@ -25,7 +25,8 @@ from fastrace._math._betting cimport (MAX_BETS, bets_init, bets_t, wealth_extend
                                       wealth_t)
 from fastrace._math._columns cimport column_mean, column_rows, column_size, column_t
 from fastrace._math._moments cimport moments4_add, moments4_skewness, moments4_variance
-from fastrace._math._pairs cimport MOST_BETS, ladder_init, log_wealth, mirrored, set_wins, spread_of, spread_t
+from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_wealth, mirrored, n_awake, set_tolls, spread_of,
+                                    spread_t)
 from fastrace._math._skewness cimport (UNSEEN_LEADS, constant_rows, stream_varies, tail_end, tail_shift,
                                        tail_variance)
 
@@ -305,9 +306,9 @@ cdef class Duels:
         """End of the interval of a duel's difference, scaled to [0, 1]: the mean that is just refuted, by bisection."""
         cdef Py_ssize_t k = <Py_ssize_t>self.seat[arm] * self.n_arms + rival
         cdef double n = <double>self.wealth[k * self.kinds].n, slope = 0.0, out = 0.0, inside, middle
-        cdef double[MOST_BETS] win
+        cdef double[MOST_BETS] toll
         cdef spread_t spread
-        cdef int _step
+        cdef int _step, awake = n_awake(&self.ladder, n)
         if n == 0.0:
             return 1.0 if upper else 0.0
         spread = spread_of(n, self.total[k], self.first[k], self.second[k])
@@ -317,8 +318,8 @@ cdef class Duels:
             inside = 1.0 - inside
         for _step in range(END_HALVINGS):
             middle = 0.5 * (out + inside)
-            set_wins(&self.ladder, fmax(middle, 1e-12), win)
-            if middle <= 1e-12 or log_wealth(&self.ladder, &spread, middle, win,
+            set_tolls(&self.ladder, fmax(middle, 1e-12), 0, awake, toll)
+            if middle <= 1e-12 or log_wealth(&self.ladder, &spread, middle, awake, toll,
                                              &slope) + self.share(arm) >= level:
                 out = middle
             else:

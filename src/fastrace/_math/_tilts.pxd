@@ -15,12 +15,16 @@ counted from a centre that is fixed beforehand, instead: who refutes a larger me
 Of rewards of any law, the same wealth is asymptotic evidence. Its sum of squares then grows by `tail` for each unit
 that the rewards lie above n `at`: a mean so low, if few low rewards carry it, varies more than the rewards seen
 (`_skewness.tail_variance`). With it the log wealth of a bettor is still concave from -1 / l on.
+
+The smallest tilts tell means apart that many rewards are needed for. Fewer rewards say nothing for or against them, so
+that they count as nothing until there are so many: to leave out what is not negative keeps the promise.
 """
 
 from libc.math cimport INFINITY, exp, fmax, fmin, log
 
 cdef enum:
-    TILTS = 18
+    TILTS = 48          # the smallest is 1e-9, or less
+    FIRST_TILTS = 18    # that are always looked at
 
 cdef struct tilts_t:                    # the bettors
     double[TILTS] tilt                  # descending
@@ -33,7 +37,10 @@ cdef struct sums_t:                     # of the rewards less a centre, in units
 
 
 cdef inline void tilts_init(tilts_t *t, double most) noexcept nogil:
-    """Tilts most / 1.6^k; those next to 0.08, for arms that differ by a sixth of the scale, have the largest shares."""
+    """Tilts most / 1.6^k; those next to 0.08, for arms that differ by a sixth of the scale, have the largest shares.
+
+    Shares fall as the square of the logarithm, so that small tilts cost large ones little.
+    """
     cdef double total = 0.0, tilt = most
     cdef int j
     for j in range(TILTS):
@@ -43,6 +50,14 @@ cdef inline void tilts_init(tilts_t *t, double most) noexcept nogil:
         tilt /= 1.6
     for j in range(TILTS):
         t.weight[j] /= total
+
+
+cdef inline int n_tilts(const tilts_t *t, double n) noexcept nogil:
+    """How many bettors are looked at after n rewards: those of 0.3 standard errors of a mean, and larger."""
+    cdef int j = FIRST_TILTS
+    while j < TILTS and t.tilt[j] * t.tilt[j] * n > 0.1:
+        j += 1
+    return j
 
 
 cdef inline sums_t turned(sums_t s) noexcept nogil:
@@ -71,8 +86,8 @@ cdef inline double log_tilted(const tilts_t *t, const sums_t *s, double a, doubl
     cdef double[TILTS] part
     cdef double[TILTS] rise
     cdef double top = -INFINITY, sum = 0.0, left, right, share
-    cdef int j
-    for j in range(TILTS):
+    cdef int j, count = n_tilts(t, s.n)
+    for j in range(count):
         left = bettor(s, t.tilt[j], a)
         rise[j] = 0.0
         part[j] = left
@@ -92,7 +107,7 @@ cdef inline double log_tilted(const tilts_t *t, const sums_t *s, double a, doubl
             rise[j] = -t.tilt[j] * s.n
         top = fmax(top, part[j])
     slope[0] = 0.0
-    for j in range(TILTS):
+    for j in range(count):
         share = t.weight[j] * exp(part[j] - top)
         sum += share
         slope[0] += share * rise[j]
@@ -104,14 +119,14 @@ cdef inline double log_beyond(const tilts_t *t, const sums_t *s, double cut) noe
     """A bound from below of the log wealth at all cuts up to `cut`; it falls in `cut`."""
     cdef double[TILTS] part
     cdef double top = -INFINITY, sum = 0.0
-    cdef int j
+    cdef int j, count = n_tilts(t, s.n)
     if not s.symmetric and cut == -INFINITY:
         return INFINITY if s.n > 0.0 else 0.0
-    for j in range(TILTS):
+    for j in range(count):
         part[j] = bettor(s, t.tilt[j], cut)
         if s.symmetric:
             part[j] = fmin(part[j], bettor(s, t.tilt[j], -1.0 / t.tilt[j]))
         top = fmax(top, part[j])
-    for j in range(TILTS):
+    for j in range(count):
         sum += t.weight[j] * exp(part[j] - top)
     return top + log(sum)

@@ -23,8 +23,9 @@ cdef struct live_t:             # of a search: the first `size` arms may refuse
 
 cdef class PairSelector(LucbSelector):
     cdef ladder_t ladder
-    cdef double[2][MOST_BETS] win   # by side: of `ladder`, at the floor `won_at`
-    cdef double[2] won_at
+    cdef double[2][MOST_BETS] toll  # by side: of `ladder`, at the floor `toll_at`
+    cdef double[2] toll_at
+    cdef int[2] n_tolls             # how many of them there are
     cdef double *within             # of an arm: sum of x (1 - x), for rewards scaled to [0, 1]
     cdef double *within_high        # and of x^2 (1 - x)
     cdef double goal                # log(1 / delta)

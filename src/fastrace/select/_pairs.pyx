@@ -9,9 +9,10 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 cimport numpy as cnp
 
+from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_check
-from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_hedged, log_wealth, mirrored, set_wins, spread_of,
-                                    spread_t)
+from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_hedged, log_wealth, mirrored, n_awake,
+                                    set_tolls, spread_of, spread_t)
 from fastrace.select._lucb cimport LucbSelector
 from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION
 
@@ -25,6 +26,7 @@ cdef enum:
     CUTS = 4            # looked at before a pair passes
     SEARCH = 10         # wealths that a pair or a search takes, per pair or arm, roughly
     SHARE = 100         # wealths per pull, at most, that tests whether to stop may take
+    EARLIER_BETS = 10   # that rules saved without their number had
     LEAST_STEPS = 12    # halvings towards the cut that is hardest on a pair
 
 # Kept of the first unit of wealth, by who splits the rest among several.
@@ -60,7 +62,7 @@ cdef class PairSelector(LucbSelector):
         ladder_init(&self.ladder)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        cdef double within = self.within[arm], within_high = self.within_high[arm], x, part
+        cdef double within = 0.0, within_high = 0.0, x, part      # of these alone: sums of sums keep more digits
         cdef double low = self.low[arm], scale = 1.0 / self.span[arm]
         cdef int64_t t
         for t in range(count):
@@ -68,8 +70,8 @@ cdef class PairSelector(LucbSelector):
             part = x * (1.0 - x)
             within += part
             within_high += x * part
-        self.within[arm] = within
-        self.within_high[arm] = within_high
+        self.within[arm] += within
+        self.within_high[arm] += within_high
         return LucbSelector.absorb(self, arm, rewards, count)
 
     # What to pull: estimates, without a promise.
@@ -120,14 +122,18 @@ cdef class PairSelector(LucbSelector):
         """Log wealth from bets that the mean is above (k = 0) or below the cut; infinite beyond the support."""
         cdef double at = (self.high[i] - cut if k else cut - self.low[i]) / self.span[i], wealth
         cdef spread_t spread
+        cdef int awake
         slope[0] = 0.0
         if not at > 1e-12:
             return INFINITY
         spread = self._spread(i, k)
-        if at != self.won_at[k]:
-            set_wins(&self.ladder, at, self.win[k])
-            self.won_at[k] = at
-        wealth = log_wealth(&self.ladder, &spread, at, self.win[k], slope)
+        awake = n_awake(&self.ladder, spread.zeros + spread.inner + spread.ones)
+        if at != self.toll_at[k]:
+            self.toll_at[k], self.n_tolls[k] = at, 0
+        if awake > self.n_tolls[k]:
+            set_tolls(&self.ladder, at, self.n_tolls[k], awake, self.toll[k])
+            self.n_tolls[k] = awake
+        wealth = log_wealth(&self.ladder, &spread, at, awake, self.toll[k], slope)
         slope[0] *= (-1.0 if k else 1.0) / self.span[i]
         return wealth
 
@@ -433,15 +439,27 @@ cdef class PairSelector(LucbSelector):
             log_error = self._log_bound(TIGHT)
         return exp(log_error)
 
+    def _bettors(self):
+        """How many share the first unit of wealth, and how many did in earlier versions."""
+        return MOST_BETS, EARLIER_BETS
+
     def _get_state(self):
         return super()._get_state() | dict(held=(self.held[0], self.held[1]), failed=self.failed, carry=self.carry,
-                                           turn=self.turn, spent=self.spent)
+                                           turn=self.turn, spent=self.spent, bettors=self._bettors()[0])
 
     def _demand_moments(self):
         within, high = self.vectors["within"], self.vectors["within_high"]
         _demand(((within >= 0.0) & (high >= 0.0) & (high <= within) & (within <= self._pulls)).all(), "its moments")
 
     def _set_state(self, state):
+        bettors, earlier = self._bettors()
+        if "bettors" not in state and "held" in state:
+            raise DamagedError(
+                f"this rule was saved when pairs were compared by {earlier} bettors on either side, who did not see "
+                f"small differences; there are {bettors} now, with other bets, which one promise does not cover: give "
+                "the rewards to a new rule"
+            )
+        _demand(state["bettors"] == bettors, "its bettors")
         first, second = state["held"]
         failed, carry, turn = float(state["failed"]), float(state["carry"]), _count(state["turn"], 7)
         spent = _count(state["spent"])
@@ -457,11 +475,13 @@ cdef class PairSelector(LucbSelector):
 
 def _log_wealth(double n, double total, double first, double second, double least):
     """Log wealth against a mean of at most `least`, from moments of rewards in [0, 1], and its derivative."""
-    cdef double[MOST_BETS] win
+    cdef double[MOST_BETS] toll
     cdef ladder_t ladder
     cdef spread_t spread = spread_of(n, total, first, second)
     cdef double slope = 0.0, found
+    cdef int awake
     ladder_init(&ladder)
-    set_wins(&ladder, least, win)
-    found = log_wealth(&ladder, &spread, least, win, &slope)
+    awake = n_awake(&ladder, n)
+    set_tolls(&ladder, least, 0, awake, toll)
+    found = log_wealth(&ladder, &spread, least, awake, toll, &slope)
     return found, slope

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t
 from fastrace._math._pairs cimport log_hedged
 from fastrace._math._skewness cimport (EVENTS_ENOUGH, constant_rows, stream_varies, tail_events, tail_rows,
                                        tail_variance, value_size)
-from fastrace._math._tilts cimport log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
+from fastrace._math._tilts cimport FIRST_TILTS, TILTS, log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
 from fastrace.select._lucb cimport LucbSelector
 from fastrace.select._pairs cimport DEPTH, END_STEPS, PairSelector
 
@@ -383,6 +383,9 @@ cdef class UnboundedSelector(PairSelector):
             if self.pulls[i] >= 2 and (self._doubtful(i, 0) or self._doubtful(i, 1)):
                 found.append((i, self._skewness(i, 1) if self._varies(i) else INFINITY))
         return found
+
+    def _bettors(self):
+        return TILTS, FIRST_TILTS
 
     def _set_state(self, state):
         super()._set_state({"origin": np.zeros(self.n_arms)} | state)

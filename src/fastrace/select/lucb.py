@@ -55,7 +55,7 @@ class LUCB(Selection):
         When to stop. ``"pairs"``: when every pair of a chosen arm and another has enough evidence, see the notes; there
         is nothing to choose, and it adapts to the variance, to rewards of 0 and 1, and to means near an end of the
         support. ``"intervals"``: when the intervals of all single means are apart, by `bound` and `split`; it took 1.2
-        to 3.8 times as many pulls in 30 comparisons (``bench/pairs.py``). ``"auto"``: pairs, but intervals if `bound`
+        to 3.5 times as many pulls in 30 comparisons (``bench/pairs.py``). ``"auto"``: pairs, but intervals if `bound`
         or `split` is given.
     bound : str, optional
         With intervals: the bound of each mean that holds at all times at once:
@@ -110,10 +110,11 @@ class LUCB(Selection):
     Rewards must be independent, or at least have the same mean given all before.
 
     *By pairs.* Take rewards in [0, 1], let B be the n - m arms of the smallest means and A the m others, and
-    :math:`\theta` the smallest mean of A. A gambler who stakes the share f on every reward x of an arm has the wealth
-    :math:`M^+_{i,f}(\theta) = \prod (1 - f + f x / \theta)`, against "the mean is at most :math:`\theta`", and
-    :math:`M^-_{i,f}(\theta) = \prod (1 - f + f (1 - x) / (1 - \theta))` against "at least". :math:`M^\pm_i` are their
-    means over fixed weights of ten values of f, and
+    :math:`\theta` the smallest mean of A. A gambler of log odds u > 0 has the wealth
+    :math:`M^+_{i,u}(\theta) = \prod (1 - x + x e^u) / (1 - \theta + \theta e^u)` from the rewards x of an arm, against
+    "the mean is at most :math:`\theta`": each factor then has a mean of at most 1. He has
+    :math:`M^-_{i,u}(\theta)`, with 1 - x and :math:`1 - \theta` in place of x and :math:`\theta`, against "at least".
+    :math:`M^\pm_i` are their means over fixed weights of 40 values of u, and
 
     .. math:: E(\theta) = \Bigl(h_B + \frac{1 - h_B}{n - m} \sum_{b \in B} M^+_b(\theta)\Bigr)
               \Bigl(h_A + \frac{1 - h_A}{m} \sum_{a \in A} M^-_a(\theta + \epsilon)\Bigr),
@@ -132,28 +133,33 @@ class LUCB(Selection):
     If an arm b of the answer is not good enough, some a of A was left out, and the left side at
     :math:`\mu_{(m)} - \epsilon` is at most E there. So the answer has an arm that is not good enough with probability
     at most :math:`\delta`. One event covers all pairs, so that the share h costs nothing and saves up to
-    :math:`\log(n - m)` where the best arm has been pulled more often than the others. The weights are those of
-    half-normal laws of f at scales .8 / 2.5^k, so that no scale need be chosen. The smallest bet sees no difference far
-    below a thousandth of the support's width: for 0/1 rewards with mean .5 the interval of a mean is .0019 wide after 4
-    million pulls of an arm, .0010 after 34 million and still after 134 million, that of ``rule="intervals"`` then
-    .0020, .0007 and .0004. For such differences take the latter, or an epsilon that is larger.
+    :math:`\log(n - m)` where the best arm has been pulled more often than the others.
 
-    In place of :math:`\sum \log(1 - f + f x / \theta)` the rule takes what 0, 1 and one value between would have given
-    that had the same first three moments. This is never more, as the fourth derivative of the logarithm is negative,
-    and the same if all rewards are 0 or 1, so that the promise stands and a reward costs O(1). The logarithm of the
-    left side is convex in :math:`\theta`; the rule finds its least value over all pairs at once, by halving ranges of
-    :math:`\theta` whose tangents do not yet exceed :math:`\log(1 / \delta)`.
+    The log odds are 16 / 2^k, down to 3e-11, and their weights those of half-normal laws of u at scales 15 / 2.5^s, so
+    that no scale need be chosen. Odds suit small rates as they suit means near .5. The shares of small scales fall as
+    k^-1.5, so that every gap above 1e-10 of the support's width is decided in the end. Two arms of .0115 and .010 took
+    231,636 pulls on average at delta .05, .051 and .050 took 2.8 million, and .501 and .500 took 20 million: 0.70, 0.54
+    and 0.56 of the pulls by intervals, and 2.0, 2.4 and 3.3 times T* log(1 / delta), which no rule can beat as delta
+    goes to 0 (``bench/pairs.py``).
+
+    In place of :math:`\sum \log(1 - x + x e^u)` the rule takes what 0, 1 and one value between would have given that
+    had the same first three moments. This is never more, as the fourth derivative of the logarithm is negative, and the
+    same if all rewards are 0 or 1, so that the promise stands and a reward costs O(1). After k rewards, gamblers of
+    :math:`e^u - 1 \le 1 / k` count as if all of these had been 0, which is never more either, so that a look costs
+    O(log k). The logarithm of the left side is convex in :math:`\theta`; the rule finds its least value over all pairs
+    at once, by halving ranges of :math:`\theta` whose tangents do not yet exceed :math:`\log(1 / \delta)`.
 
     *Without a support.* With `sub_gaussian` or `symmetric` a gambler of tilt l has the wealth
     :math:`\prod \exp(l (x - \theta) - l^2 q / 2)` instead, where q is :math:`\sigma^2`, or
     :math:`(x - \theta)^2`. Given the past this factor has a mean of at most 1 if :math:`\mu \le \theta`, by definition,
     or for symmetric rewards by the pairing of x with its mirror image [6]_; where :math:`\theta` is far below the
-    rewards, a larger :math:`\theta` is refuted in its place. 18 tilts 4 / 1.6^k, or 1.5 / 1.6^k, in units of the scale,
+    rewards, a larger :math:`\theta` is refuted in its place. 48 tilts 4 / 1.6^k, or 1.5 / 1.6^k, in units of the scale,
     or of that of the first five rewards of the arm, share the first unit of wealth, and :math:`h = 0.05` where there
-    is but one term. Not to know the scale costs a share of about :math:`(\mu - \theta)^2 / \sigma^2` of the evidence,
-    and the five rewards. This evidence is not convex in :math:`\theta`, but the chords of its parts bound it.
-    Mean pulls on normal rewards at delta 0.05 are 1.5 to 3.3 times the bound T* log(1 / delta) that no rule can beat
-    as delta goes to 0 (``bench/benchmarks/lucb.py``).
+    is but one term. All but the 18 largest count as nothing until they are above 0.3 standard errors of the mean. Not
+    to know the scale costs a share of about :math:`(\mu - \theta)^2 / \sigma^2` of the evidence, and the five rewards.
+    This evidence is not convex in :math:`\theta`, but the chords of its parts bound it. Mean pulls on normal rewards at
+    delta 0.05 are 1.5 to 3.3 times the bound T* log(1 / delta) that no rule can beat as delta goes to 0
+    (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
     their standard deviation. Such evidence is a function of a t-statistic, and its path from `first_look` pulls of
