@@ -92,7 +92,7 @@ class LUCB(Selection):
         By pairs, with a support: rewards come in rounds. A request of several arms wants equally many of each, and the
         t-th rewards of all of them must be of one draw: the same prompt, row, day or random seed. Requests do not
         share draws. Arms are then compared by their differences, which take few rounds where arms agree on most
-        draws; where they do not, the rule asks for one arm at a time, and took 0.98 to 1.07 times the pulls that it
+        draws; where they do not, the rule asks for one arm at a time, and took 0.94 to 1.10 times the pulls that it
         takes without `paired` on independent arms of 0/1 rewards (``bench/common_rounds.py``). With 30 arms that share
         .8 to .95 of their variance it took 1.4 to 1.5 times the pulls of `FiniteRace`, with 12 arms no more. `run`
         reads a table so: a row is a draw. At most 1024 arms, and fewer if ``2 n_best n_arms`` is above 2^18.
@@ -158,7 +158,7 @@ class LUCB(Selection):
     is but one term. All but the 18 largest count as nothing until they are above 0.3 standard errors of the mean. Not
     to know the scale costs a share of about :math:`(\mu - \theta)^2 / \sigma^2` of the evidence, and the five rewards.
     This evidence is not convex in :math:`\theta`, but the chords of its parts bound it. Mean pulls on normal rewards at
-    delta 0.05 are 1.5 to 3.3 times the bound T* log(1 / delta) that no rule can beat as delta goes to 0
+    delta 0.05 are 1.5 to 3.1 times the bound T* log(1 / delta) that no rule can beat as delta goes to 0
     (``bench/benchmarks/lucb.py``).
 
     With ``support=None`` alone, the bets are those for symmetric rewards, on all rewards of the arm and in units of
