@@ -10,7 +10,8 @@ import ctrl_c
 import fastrace as fr
 from fastrace._base import _clock
 from fastrace.pulls import BernoulliPulls
-from fastrace.select import choosing
+from fastrace.select import _ending
+from fastrace.select._ledger import Ledger
 from selections import assert_same
 
 
@@ -94,11 +95,12 @@ def test_a_selection_from_a_table_ends_exactly(method, seed):
         result = fr.select_best(pd.DataFrame(table, columns=list("abcde")), 5, n_best, 1e-4, method=method, rng=1)
         assert result.stopped_by == "exact" and result.error_bound == 0.0
         assert mean[result.best].min() >= np.sort(mean)[-n_best] - 1e-12
-        assert result.mean == pytest.approx(mean) and result.n_read == 3000      # drawn, and all
+        assert result.mean == pytest.approx(mean) and result.pulls.tolist() == [300] * 5 and result.n_repeated > 300
         assert bool(result.warnings) == (np.sort(mean)[-n_best] - np.sort(mean)[-n_best - 1] < 1e-12)
         assert "stopped by exact" in str(result) and result.names == tuple("abcde")
-    result = fr.select_best(table, 5, 1, 1e-4, method=method, rng=1, max_pulls=2999)
-    assert (result.stopped_by, result.n_read) == ("max_pulls", 2999)
+    result = fr.select_best(table, 5, 1, 1e-4, method=method, rng=1, max_pulls=1000)
+    assert (result.stopped_by, result.n_read) == ("max_pulls", 1000)
+    assert fr.select_best(table, 5, 1, 1e-4, method=method, rng=1, max_pulls=1500).stopped_by == "exact"
     table[250, 2] = 2.0
     with pytest.raises(ValueError, match="arm 2"):
         fr.select_best(table, 5, 1, 1e-4, method=method, rng=1)
@@ -108,12 +110,12 @@ def test_the_cost_of_an_exact_selection_is_what_was_asked_for():
     asked = []
 
     def rewards(arms, rows):
-        asked.append(len(arms) * len(rows))
+        asked.extend((arm, row) for arm in arms.tolist() for row in rows.tolist())
         return (0.4 + 0.2 * (rows % 2)[:, None]) * np.ones(len(arms))
 
     result = fr.select_best(fr.sources.as_source(rewards, 5, 300), 5, rng=1)
-    assert result.stopped_by == "exact" and result.n_read == sum(asked) == 3000
-    assert result.pulls.min() > 300
+    assert result.stopped_by == "exact" and result.n_read == len(asked) == len(set(asked)) == 1500
+    assert result.pulls.tolist() == [300] * 5
     assert result.warnings == ("arms 1, 2, 3, 4 have the same mean as the last selected arm and were left out",)
 
 
@@ -143,8 +145,10 @@ def test_a_reward_outside_is_named_in_plain_numbers_when_a_table_is_read_in_full
     assert result.stopped_by == "exact"
     for bad in (1.5, np.nan):
         table[2998, 1] = bad
+        rule = fr.LUCB(2, 1, rng=1)
+        ledger = Ledger(2, 3000, False).over(fr.sources.as_source(table))
         with pytest.raises(ValueError, match=rf"arm 1 on row 2998 is {bad}, outside support=\(0.0, 1.0\)") as caught:
-            choosing._exactly(result, fr.sources.as_source(table), (0, 1))
+            _ending.read_in_full(rule._core, ledger, np.array([1]), (np.zeros(2), np.ones(2)), "raise", np.inf)
         assert "outside='warn'" not in str(caught.value)
     assert fr.sources.first_outside(table, np.zeros(2), np.ones(2)) == (2998, 1)
     table[7, 0] = 2.0
@@ -255,11 +259,11 @@ def test_a_tie_with_seconds_is_said_to_end_by_them(monkeypatch):
     assert (result.lower[[0, 2]] < 0.5).all() and (result.upper[[0, 2]] > 0.5).all()
 
 
-def test_a_tied_table_is_pointed_to_select_best():
-    """Which reads it to its end."""
+def test_a_tied_table_ends_every_rule(recwarn):
     table = np.tile([[0.0, 1.0], [1.0, 0.0]], (500, 1))
-    with pytest.warns(RuntimeWarning, match="never ends.*select_best reads a whole table"):
-        ctrl_c.press(lambda: fr.LUCB(2, 1, rng=1).run(table), 1, 0.3)
+    for rule in (fr.LUCB(2, 1, rng=1), fr.LUCB(2, 1, paired=True, rng=1), fr.KLLUCB(2, 1, rng=1)):
+        assert (rule.run(table).stopped_by, rule.run(table).n_read) == ("exact", 2000)
+    assert not [w for w in recwarn if "never ends" in str(w.message)]
 
 
 def test_what_ends_is_not_doubted(recwarn):

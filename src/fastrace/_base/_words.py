@@ -74,6 +74,13 @@ def undecided(
     )
 
 
+def missed(missing: str, count: int) -> str:
+    """What became of missing rewards."""
+    if missing == "worst":
+        return WORST_REWARDS.format(counted(count, "missing reward"))
+    return f"{counted(count, 'pull')} gave no reward: the answer is about the means of the rewards that came"
+
+
 def arms_in_words(arms: list[int], names: Sequence[str] | None = None) -> str:
     """The arms, by number or name; ten of them at most."""
     shown = [str(arm) if names is None else names[arm] for arm in arms[:10]]

@@ -27,14 +27,16 @@ class SelectionResult(ComparedResult):
     lower, upper : ndarray of float, shape (n_arms,)
         Bounds of each mean within its support, as the rule makes them.
     pulls : ndarray of int64, shape (n_arms,)
-        Pulls of each arm.
+        Pulls of each arm that were paid for: of a table or `Source` in random order the cells read, each once, so at
+        most its rows; see `n_repeated`.
     stopped_by : str
         ``"delta"`` (the error bound reached `delta`), ``"cap"`` (every arm has had the pulls of a plan for the worst
         case), ``"plan"`` (a fixed plan was carried out), ``"bound"`` (the arms selected are the best: every arm was
         decided), ``"epsilon"`` (no other arm can be better by `epsilon`), ``"horizon"`` (the rounds are used up),
         ``"budget"`` (the pulls of a rule without promise are spent),
-        ``"single"`` (all arms were asked for), ``"exact"`` (every row of a table was read after all: the means are
-        those of the table), ``"max_pulls"`` or ``"max_seconds"`` (as asked: no promise beyond `error_bound`) or ``""``
+        ``"single"`` (all arms were asked for), ``"exact"`` (every row of a table was read for the arms that were not
+        told apart: their means are those of the table; arms told apart before were so within `delta`),
+        ``"max_pulls"`` or ``"max_seconds"`` (as asked: no promise beyond `error_bound`) or ``""``
         (still running).
     rule : str
         The rule that selected.
@@ -46,7 +48,8 @@ class SelectionResult(ComparedResult):
         Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none. Of
         `LUCB`, and of `select_best` by default, the smallest delta at which the rule would have stopped by then, as in
         `RaceResult`: at most `delta` once it has stopped by itself. It is `delta` there where ``kind`` is "asymptotic",
-        and where `epsilon` was asked for and the best are known all the same.
+        and where `epsilon` was asked for and the best are known all the same. Where ``stopped_by`` is "exact" it is 0
+        if all arms were read, and `delta` if some had been told apart.
     cutoff : float
         The value that separates the selected arms from the others, in reward units; nan where the rule has none.
     arm_error : ndarray of float, shape (n_arms,), or None
@@ -67,12 +70,15 @@ class SelectionResult(ComparedResult):
     first_look : int or None
         Pulls of each arm from which on an asymptotic promise is nearly right.
     cost : float or None
-        What the pulls cost together, where the cost of one was given.
+        What `pulls` cost together, where the cost of one was given.
     n_missing : int
         Rewards that were missing, of those asked for.
     n_unused : int
         Pulls that were asked for ahead, with ``ask(pending=True)`` or `race_async`, and that the answer does not use,
         because the rule stopped without them. `cost` and `max_pulls` count them, `pulls` does not.
+    n_repeated : int
+        Pulls of a table that drew a cell that had been read. They count for means and intervals as any other, and cost
+        nothing: `pulls`, `cost` and `max_pulls` do not count them.
     differences : ndarray of float, shape (n_arms, 2), or None
         Interval of each mean minus that of the leader, ``best`` or its first. All of them hold at once, at all times
         and whoever leads, with probability at least ``1 - delta``; see `LUCB`. 0 for the leader itself. None for rules
@@ -105,6 +111,7 @@ class SelectionResult(ComparedResult):
     n_missing: int = 0
     differences: NDArray[np.float64] | None = field(default=None, repr=False)
     n_unused: int = 0
+    n_repeated: int = 0
     race: Any = field(default=None, repr=False, compare=False)
 
     _out_label: ClassVar[str] = "others"
@@ -128,6 +135,8 @@ class SelectionResult(ComparedResult):
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
         said += [] if self.cost is None else [f"  cost {self.cost:g}"]
         said += [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        if self.n_repeated:
+            said.append(f"  {counted(self.n_repeated, 'pull', ',')} of cells read before, for nothing")
         said += [] if self.race is None else ["  nothing paid for is lost: result.race.run(...) goes on"]
         return [*said, *super()._notes()]
 

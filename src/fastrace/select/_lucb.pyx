@@ -203,6 +203,32 @@ cdef class LucbSelector(Selector):
 
     # What is known.
 
+    @property
+    def takes_more(self):
+        return bool(self.ready)
+
+    def _decided(self):
+        """Where the bounds of an arm are apart from those of all arms of the other side."""
+        cdef Py_ssize_t i
+        cdef double lowest = INFINITY, highest = -INFINITY
+        found = super()._decided()
+        if not self.ready:
+            return found
+        bound = np.empty(self.n_arms)
+        for i in range(self.n_arms):
+            self.worked(self.bound_cost)
+            bound[i] = self._bound(i, 0 if self.is_best[i] else 1, False)
+            if self.is_best[i]:
+                lowest = fmin(lowest, bound[i])
+            else:
+                highest = fmax(highest, bound[i])
+        for i in range(self.n_arms):
+            if self.is_best[i]:
+                found[i] = 1 if highest - bound[i] < self.epsilon else 0
+            else:
+                found[i] = -1 if bound[i] - lowest < self.epsilon else 0
+        return found
+
     cdef int _apart(self, double ratio, double *bound) except -1 nogil:
         """Whether the sides would be apart, were alpha smaller by the factor exp(ratio); nan marks arms left out."""
         cdef int64_t cost = 10_000 if self.kind == EB_MIX else self.bound_cost      # exact, not from the table

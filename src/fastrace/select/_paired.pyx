@@ -14,7 +14,7 @@ from fastrace._draws._duels cimport Duels
 from fastrace._draws._ranks cimport kth_largest
 from fastrace._math._pairs cimport log_hedged, mirrored, spread_of, spread_t
 from fastrace.select._pairs cimport PairSelector
-from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION, REFUSED
+from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION, REFUSED, Selector
 
 import numpy as np
 
@@ -503,6 +503,17 @@ cdef class PairedSelector(PairSelector):
         return self._ask_single() if self.single and not self._doubts() else self._ask_together()
 
     # What is known.
+
+    def _decided(self):
+        """Where all pairs of an arm and one of the other side have, or once had, enough evidence."""
+        found = Selector._decided(self)
+        if self.ready:
+            self.split()
+            chosen = np.array([self.is_best[i] for i in range(self.n_arms)], dtype=bool)
+            apart = self._most >= self.goal
+            found[chosen] = apart[np.ix_(chosen, ~chosen)].all(axis=1)
+            found[~chosen] = -apart[np.ix_(chosen, ~chosen)].all(axis=0).astype(np.int8)
+        return found
 
     cdef double _log_bound(self, double slack) except? 1.0 nogil:
         """Log of the smallest delta at which the rule would have stopped by now; it changes nothing."""

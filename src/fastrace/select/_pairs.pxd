@@ -36,6 +36,7 @@ cdef class PairSelector(LucbSelector):
     cdef double failed              # the cut where it did, for the goal; nan: none has
     cdef int64_t spent              # wealths that tests whether to stop have taken
     cdef live_t[2] live             # by side
+    cdef Py_ssize_t only            # of its side, a search is about this arm alone; -1: about all
 
     cdef spread_t _spread(self, Py_ssize_t i, int k) noexcept nogil
     cdef double _variance(self, Py_ssize_t i) noexcept nogil

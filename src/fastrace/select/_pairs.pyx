@@ -14,7 +14,7 @@ from fastrace._base._guard cimport guard_check
 from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_hedged, log_wealth, mirrored, n_awake,
                                     set_tolls, spread_of, spread_t)
 from fastrace.select._lucb cimport LucbSelector
-from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION
+from fastrace.select._selector cimport BY_EPSILON, BY_SEPARATION, Selector
 
 import numpy as np
 
@@ -56,7 +56,7 @@ cdef class PairSelector(LucbSelector):
             self.live[k].left = <double *>self.room(size, sizeof(double))
             self.live[k].right = <double *>self.room(size, sizeof(double))
         self.goal = log_inv_delta
-        self.held[0] = self.held[1] = -1
+        self.held[0] = self.held[1] = self.only = -1
         self.failed = NAN
         self.bound_cost = 30
         ladder_init(&self.ladder)
@@ -242,11 +242,15 @@ cdef class PairSelector(LucbSelector):
         return self._suffices(middle, b, level, depth - 1)
 
     cdef int _suffice(self, double a, double b, double level, int depth) except -1 nogil:
-        """As `_suffices`, of all arms."""
+        """As `_suffices`, of all arms, or of `only` one of its side."""
         cdef int k
         for k in range(2):
             self.live[k].size = self.side[k].heap.size
             memcpy(self.live[k].arm, self.side[k].heap.item, self.live[k].size * sizeof(Py_ssize_t))
+        if self.only >= 0:
+            k = 0 if self.is_best[self.only] else 1
+            self.live[k].size = 1
+            self.live[k].arm[0] = self.only
         return self._suffices(a, b, level, depth)
 
     cdef int _search(self, double level) except -1 nogil:
@@ -384,6 +388,26 @@ cdef class PairSelector(LucbSelector):
         return 0
 
     # What is known.
+
+    def _decided(self):
+        """Where all pairs of an arm and one of the other side have enough evidence."""
+        cdef Py_ssize_t i
+        cdef Py_ssize_t[2] held
+        cdef double failed = self.failed, least = self.least
+        found = Selector._decided(self)
+        if not self.ready:
+            return found
+        held[0], held[1] = self.held[0], self.held[1]
+        try:
+            for i in range(self.n_arms):
+                self.only = i
+                if self._search(self.goal):
+                    found[i] = 1 if self.is_best[i] else -1
+        finally:
+            self.only = -1
+            self.failed, self.least = failed, least
+            self.held[0], self.held[1] = held[0], held[1]
+        return found
 
     cdef double _end(self, Py_ssize_t i, int k) noexcept nogil:
         """End of the interval of the mean, one-sided at delta / n_arms: the cut that is just refuted, by bisection."""

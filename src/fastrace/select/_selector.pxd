@@ -21,6 +21,7 @@ cdef enum status_t:             # places in STOPPED_BY
     BY_ALL                      # all arms are wanted
     BY_MAX_PULLS                # told to stop; may go on
     BY_EPSILON                  # no arm is better by epsilon
+    BY_READING                  # every cell of a table that could matter was read
 
 
 cdef enum:                      # places in MISSING

@@ -30,7 +30,8 @@ cnp.import_array()
 
 LARGEST_BATCH = MOST_PER_BATCH
 MISSING = ("raise", "drop", "worst")
-STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls", "epsilon")
+STOPPED_BY = ("", "delta", "cap", "plan", "bound", "horizon", "budget", "single", "max_pulls", "epsilon",
+              "exact")
 
 cdef enum:
     REWARDS_PER_PIECE = 4096        # most rewards that one request to a source holds
@@ -536,6 +537,55 @@ cdef class Selector:
                 source.release()
         finally:
             guard_leave(&self.guard)
+
+    def decided(self):
+        """By arm: 1, certainly of the answer; -1, certainly not, both as far as delta goes; 0, neither.
+
+        The n_best places that the arms of 1 leave are for those of 0. One event of probability delta covers all that is
+        ever said here and the stop of the rule itself.
+        """
+        return self._alone(self._decided)
+
+    def _decided(self):
+        return np.zeros(self.n_arms, np.int8)
+
+    def end_by_reading(self):
+        """Stop, as the means of all arms that are not decided have become known."""
+        self._alone(self._end_by_reading)
+
+    def _end_by_reading(self):
+        if not self.done:
+            self.status = BY_READING
+
+    @property
+    def takes_more(self):
+        """Whether it may be given pulls that it has not asked for."""
+        return False
+
+    def pull_more(self, PullSource source not None, Py_ssize_t arm, int64_t count):
+        """Let the request be `count` pulls of an arm, in place of what was asked for, and make them."""
+        guard_enter(&self.guard, self)
+        try:
+            if self.done or not self.takes_more or not 0 <= arm < self.n_arms or count < 1:
+                raise ValueError("this rule takes no more pulls of that arm than it asks for")
+            source.hold()
+            try:
+                self._catch_up()
+                if self.done:
+                    return
+                self.status = RUNNING
+                self.n_asked = self.served = 0
+                self.ask_for(arm, count)
+                with nogil:
+                    self._run(source, self.total + count)
+            finally:
+                source.release()
+        finally:
+            guard_leave(&self.guard)
+
+    def missed_by_arm(self):
+        """Missing rewards of each arm."""
+        return np.zeros(self.n_arms, np.int64) if self.missed == NULL else self.vectors["missed"].copy()
 
     # Answers and saved states; subclasses extend `_chosen`, `_answer`, `_get_state` and `_set_state`.
 

@@ -222,6 +222,8 @@ cdef class UnboundedSelector(PairSelector):
             if (p & 255) == 255:
                 self.worked(256 * 1000)
             i = self.side[k].heap.item[p]
+            if self.only >= 0 and i != self.only and self.is_best[i] == self.is_best[self.only]:
+                continue
             if self._outside(i, k, out) < need:
                 self.least = self._outside(i, k, out) + level - need
                 self.held[k] = i
@@ -292,7 +294,8 @@ cdef class UnboundedSelector(PairSelector):
             if not self._doubtful(i, k):
                 continue
             for j in range(self.n_arms):
-                if self.is_best[j] != self.is_best[i] and self._lack(i, k, j) > 0.0:
+                if (self.is_best[j] != self.is_best[i] and (self.only < 0 or self.only == i or self.only == j)
+                        and self._lack(i, k, j) > 0.0):
                     self.held[k], self.held[1 - k] = i, j
                     self.least = -INFINITY
                     return True

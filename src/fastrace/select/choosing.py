@@ -6,20 +6,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from fastrace._base import _checks, _clock, _frames
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
-from fastrace.pulls import PullSource, ResampledPulls, is_population
+from fastrace.pulls import PullSource, is_population
 from fastrace.results import SelectionResult
-from fastrace.results.columns import best_of, remembered
+from fastrace.results.columns import remembered
 from fastrace.select.adaptive import Adapt
 from fastrace.select.lucb import LUCB, SUPPORT
-from fastrace.select.selection import Selection, columns_of, missed
-from fastrace.sources import Source, _source_of, first_outside, reward_outside
+from fastrace.select.selection import Selection, columns_of
+from fastrace.sources import _source_of
 
-AT_ONCE = 1 << 13           # rows of a population read at once where all are
 RULES: dict[str, Any] = {        # by method; those of the same arguments
     "auto": LUCB,
     "lucb": LUCB,
@@ -82,15 +80,17 @@ def select_best(
         says so; see `LUCB`.
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
-        what it is worth; at least one per arm. By default there is no budget. ``result.race``, the rule, has all pulls:
-        ``result.race.run(pull)`` goes on, up to further `max_pulls` or `max_seconds`.
+        what it is worth; at least one per arm. By default there is no budget. Of a table they are cells read, each
+        counted once. ``result.race``, the rule, has all pulls: ``result.race.run(pull)`` goes on, up to further
+        `max_pulls` or `max_seconds`.
     max_seconds : float, optional
         Seconds after which no further request is made: the best answer so far, ``stopped_by="max_seconds"``, with the
         same error bound and `race`. A request that is under way is waited for.
     cost : float or array_like of shape (n_arms,), optional
-        What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table that are read
-        after all included. It changes no decision: say `max_pulls` to limit what is spent. A series of pandas, here and
-        in `support`, goes by the names of the arms, if they have some.
+        What one pull of an arm costs, in any unit; the result's `cost` adds it up, the cells of a table once each. Of a
+        table it says when it is cheaper to read the rest, see `LUCB.run`; it changes no other decision: say
+        `max_pulls` to limit what is spent. A series of pandas, here and in `support`, goes by the names of the arms, if
+        they have some.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan or None; for the default method. ``"raise"`` refuses it. ``"worst"``
         counts it as the low end of its support. ``"drop"`` counts it as a pull and a cost only: the answer is about the
@@ -112,10 +112,9 @@ def select_best(
     Returns
     -------
     SelectionResult
-        After as many pulls at random as a population has cells, all its cells are read, and counted in `pulls`, unless
-        `max_pulls` is less than both together: ``stopped_by`` is then ``"exact"``, the means are those of the table,
-        and a warning names ties. So a selection from a table in random order always ends. The columns of a frame or a
-        dict are the `names` of the arms.
+        A population is read to its end where draws do not settle the question: ``stopped_by`` is then ``"exact"``, the
+        means of the arms that were not told apart are those of the table, and a warning names ties. So a selection from
+        a table in random order always ends. The columns of a frame or a dict are the `names` of the arms.
 
     Raises
     ------
@@ -139,8 +138,9 @@ def select_best(
     -----
     How long it takes: the pulls grow like the inverse square of the gap between the means at the cut. At a gap of 0
     there is nothing to find, and no rule that promises the best arm can stop. A table or a `Source` in random order
-    always ends: after as many pulls as it has cells, all cells are read, and the answer is exact. In all it costs at
-    most twice the cells.
+    always ends, and costs its cells at most: a cell that was read once is not paid for again, and after about as many
+    pulls as there are cells, the rest is read of the arms that are not told apart. See the notes of `LUCB.run`,
+    which say when, and what memory that takes.
 
     Whatever ends the call early, Ctrl-C or an error of `pull`, the exception has the rule as its attribute ``rule``,
     with all pulls made by then: ``error.rule.result()`` is the best answer so far and ``error.rule.run(pull)`` goes on.
@@ -201,17 +201,7 @@ def select_best(
         source: Any = rule._rewards(pull, order)
         found = called if isinstance(called, _checks.FoundNames) else rule._names
         rule._names = remembered(found, columns_of(pull))
-    cells = 0
-    if isinstance(source, ResampledPulls) and source is not pull and name != "sar":
-        cells = source.source.n_rows * source.n_arms
-        if limit is not None and limit < 2 * cells:
-            cells = 0
-    stop = cells or limit
-    result = rule._go_on(source, stop, "random", None, progress, end)
-    if cells and result.stopped_by == "max_pulls":
-        with _checks.named_arms(rule._names, source.source):
-            result = _exactly(result, source.source, rule._support, missing)
-            result = dataclasses.replace(result, cost=None if rule._cost is None else float(result.pulls @ rule._cost))
+    result = rule._go_on(source, limit, "random", None, progress, end)
     if result.stopped_by in ("max_pulls", "max_seconds") and not rule.done:
         result = dataclasses.replace(result, race=rule)
     return rule._named(result, pull, source)
@@ -225,51 +215,6 @@ def _size(pull: Any) -> int:
         raise ValueError("n_arms is missing; a function or an object does not show how many arms it has")
     shape: Any = getattr(pull, "shape", ())
     return int(shape[1]) if len(shape) == 2 else _source_of(pull, "pull").n_arms
-
-
-def _exactly(
-    result: SelectionResult, population: Source, support: _checks.Support, missing: str = "raise"
-) -> SelectionResult:
-    """The answer by the means of all rows, which are read now."""
-    low, high = _checks.support_bounds(support, population.n_arms)
-    total, n_there, n_missing = np.zeros(population.n_arms), np.zeros(population.n_arms), result.n_missing
-    for first in range(0, population.n_rows, AT_ONCE):
-        block = population.read(np.arange(first, min(first + AT_ONCE, population.n_rows)))
-        gone = np.isnan(block)
-        if missing != "raise" and gone.any():
-            n_missing += int(gone.sum())
-            block = np.where(gone, low, block)
-        bad = first_outside(block, low, high)
-        if bad is not None:
-            row, arm = bad
-            reward, advice = float(block[row, arm]), "widen support or scale the rewards"
-            said = reward_outside(reward, arm, first + row, float(low[arm]), float(high[arm]), advice)
-            raise _checks.arm_error(population, arm, said)
-        there = ~gone if missing == "drop" else np.ones_like(gone)
-        total += np.sum(block, axis=0, where=there)
-        n_there += there.sum(axis=0)
-    if not n_there.all():
-        arm = int(np.argmin(n_there))
-        raise _checks.arm_error(population, arm, f"no row of the table holds a reward of arm {arm}; leave it out, or "
-                                                 f"take missing='worst'")
-    mean = total / n_there
-    ranks = np.argsort(-mean, kind="stable")
-    cut = np.size(result.best)
-    best, others = ranks[:cut], ranks[cut:]
-    last = mean[best[-1]]
-    tied = others[mean[others] >= last - 1e-12 * (high - low)[others]]
-    warnings: tuple[str, ...] = (missed(missing, n_missing),) if n_missing else ()
-    if tied.size:
-        which, has, was = ("arm", "has", "was") if tied.size == 1 else ("arms", "have", "were")
-        more = f" and {tied.size - 10} more" if tied.size > 10 else ""
-        arms = f"{which} {result._named(tied)}{more}"
-        warnings += (f"{arms} {has} the same mean as the last selected arm and {was} left out",)
-    return dataclasses.replace(
-        result, best=best_of(best, mean), mean=mean, lower=mean, upper=mean, pulls=result.pulls + population.n_rows,
-        differences=np.repeat((mean - mean[best[0]])[:, None], 2, axis=1), stopped_by="exact", kind="exact",
-        first_look=None, error_bound=0.0, arm_error=None,
-        cutoff=float("nan"), shortfall=0.0, warnings=warnings, n_missing=n_missing,
-    )
 
 
 def _rule(

@@ -14,9 +14,9 @@ import fastrace.select._paired as _paired
 import fastrace.select._pairs as _pairs
 import fastrace.select._unbounded as _unbounded
 from fastrace._base import _checks, _frames
-from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words, counted
+from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words, counted, missed
 from fastrace.select._lucb import BOUNDS
-from fastrace.select.selection import Selection, missed, scales
+from fastrace.select.selection import Selection, scales
 
 RULES = ("auto", "pairs", "intervals")
 SPLITS = ("auto", "equal", "sides")
@@ -209,6 +209,13 @@ class LUCB(Selection):
     *By intervals.* If an arm h of the answer is worse, one of the true best is not in it, and then either its upper
     bound or the lower bound of h has failed: one event per arm.
 
+    *At the end of a table*, see `run`, a chosen arm is told apart if its pairs with all others suffice, and another arm
+    if its pairs with all chosen ones do. Where the event above does not happen, b of a pair (b, a) that suffices is
+    good enough, or a is none of A. So a chosen arm that is told apart is good enough. If one of A was told apart, all
+    chosen arms are good enough; if none was, A is among the arms that are read and the chosen ones that are told apart.
+    Either way the arms that are read include as many good ones as there are places left, and their exact means find
+    these.
+
     ``result().error_bound`` is the smallest delta at which the rule would have stopped by then, with the same mixtures.
     It is a promise that holds at any time: the probability that it ever falls to x or below while the answer is wrong
     is at most x. So a run with ``epsilon=0`` and `max_pulls` returns the best answer that the budget buys, with a
@@ -283,7 +290,6 @@ class LUCB(Selection):
     _pairs: bool = False
     _free: bool = False         # rewards have no support
     _first_look: int | None = None      # of the asymptotic kind
-    _missing: str = "raise"
 
     def __init__(
         self,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,10 +16,12 @@ from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
-from fastrace._base._words import WORST_REWARDS, counted
+from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
 from fastrace.results.columns import best_of, named, naming
+from fastrace.select import _ending
+from fastrace.select._ledger import Ledger, keeps_rewards
 from fastrace.select._selector import LARGEST_BATCH, Selector
 from fastrace.sources import Source, _source_of, column_names
 
@@ -43,7 +47,8 @@ names : sequence of str, optional
     What to call the arms in the result; by default the columns of the table that `run` is given.""",
     "cost": """\
 cost : float or array_like of shape (n_arms,), optional
-    What one pull of an arm costs, in any unit; ``result().cost`` adds it up. It changes no decision.""",
+    What one pull of an arm costs, in any unit; ``result().cost`` adds it up, the cells of a table once each. Of a table
+    it says when reading the rest is cheaper, see `run`; it changes no other decision.""",
     "missing": """\
 missing : {"raise", "drop", "worst"}, default "raise"
     What a missing reward does: nan, or None. ``"raise"`` refuses it. ``"worst"`` counts it as the low end of its
@@ -88,6 +93,11 @@ class Selection(PullsInFlight):
     _core: Selector
     _cost: NDArray[np.float64] | None = None        # of a pull of each arm
     _paired: bool = False       # rewards come in rounds of common draws
+    _ledger: Ledger | None = None       # of the cells of a table that were read
+    _drawn: NDArray[np.int64] | None = None     # pulls of each arm among those cells
+    _repeated: int = 0          # of these, those of cells that had been read
+    _exact: dict[str, Any] | None = None        # the means of a table that was read to its end
+    _missing: str = "raise"
     _endless: ClassVar[bool] = False    # no plan ends the rule: it need not stop where means are equal and epsilon is 0
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -160,6 +170,8 @@ class Selection(PullsInFlight):
     def __reduce__(self) -> tuple[Any, ...]:
         left_out = self._own | {"_own", "_flight"}
         added = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        if self._ledger is not None and self._drawn is not None:
+            added |= {"_ledger": copy.copy(self._ledger), "_drawn": self._drawn.copy()}
         given = {**self._given, "names": self._names}
         known = {"maker": self._maker, "given": given, "added": added}
         if self._flight is not None:
@@ -286,7 +298,7 @@ class Selection(PullsInFlight):
             `order`.
         max_pulls : int, optional
             Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
-            and a later call may go on.
+            and a later call may go on. Of a table in random order they are cells read, each counted once.
         order : {"random", "given"}, default "random"
             How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, as the bounds
             of these rules are proven for independent rewards; the answer is about the means of the table, however its
@@ -320,14 +332,24 @@ class Selection(PullsInFlight):
         Warns
         -----
         RuntimeWarning
-            If a `LUCB` has epsilon 0 and no `max_pulls`, and a million pulls (1000 per arm, if that is more) have not
-            told the arms at the cut apart; again after ten times as many, and so on.
+            If a `LUCB` has epsilon 0 and no `max_pulls`, and a million pulls of a stream (1000 per arm, if that is
+            more) have not told the arms at the cut apart; again after ten times as many, and so on.
 
         Notes
         -----
-        A table in random order has no end: where the means at the cut are equal and epsilon is 0, give `max_pulls`, or
-        use `fastrace.select_best`, which reads the whole table in the end and answers exactly. To continue in the order
-        given, make one `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
+        A table or a `Source` in random order is paid for once: pulls are drawn with replacement, and a cell that was
+        read before costs nothing, which ``result.n_repeated`` counts. After as many draws as there are cells, or as the
+        cells of all arms that are not told apart yet, weighed by `cost`, some 63 % of these cells are known. Arms that
+        have had few draws by then are drawn more often, until they are told apart or have had half as many draws as
+        rows (by the rules of `LUCB`). The rest of the cells of arms that are not told apart is then read, unless that
+        exceeds `max_pulls`, and the answer follows from their exact means: ``stopped_by="exact"``. Arms that were told
+        apart by then keep their intervals, and ``error_bound`` is `delta`; it is 0 if no arm was. The statements that
+        tell arms apart are those that stop the rule, so one `delta` covers both. So a call never reads more than all
+        cells and ends on ties. That holds for all calls of one rule together on populations of one size, which it takes
+        for the same. For this the rule remembers which cells were read: by a bit per cell of a table in memory, and
+        with their rewards, in 24 to 48 bytes per cell read, where these come from a function. `ResampledPulls` that you
+        make yourself are a stream without end. To continue in the order given, make one
+        `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
         """
         return self._go_on(pull, max_pulls, order, rng, progress, _clock.deadline(max_seconds))
 
@@ -344,22 +366,95 @@ class Selection(PullsInFlight):
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
-        endless = self._need_not_end() and max_pulls is None
-        in_the_end = "" if callable(pull) or isinstance(pull, PullSource) else (
-            ". fastrace.select_best reads a whole table in the end, and answers exactly")
+        ledger = _ledger_of(source)
+        endless = self._need_not_end() and max_pulls is None and ledger is None
 
         def run(part: int, last: bool) -> bool:
-            self._core.run(source, part, last)
+            if ledger is None:
+                self._core.run(source, part, last)
+            else:
+                self._run_table(source, ledger, part, limit, last, end)
             return self.done
 
         try:
             with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
-                late = self._in_parts(run, lambda: self.n_pulls, self._n_arms, limit, end, show, shown,
-                                      "pulls" if endless else "", in_the_end)
+                late = self._in_parts(run, lambda: int(self._bought().sum()), self._n_arms, limit, end, show, shown,
+                                      "pulls" if endless else "")
         except BaseException as error:
+            if ledger is not None:
+                ledger.forget(*self._support, self._core.takes_missing)
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
             raise
         return self._named(self._as_it_stands("max_seconds" if late else ""), pull, source)
+
+    def _bought(self) -> NDArray[np.int64]:
+        """Pulls of each arm that were paid for: those of a table once per cell."""
+        made: NDArray[np.int64] = self._core._made()
+        if self._ledger is None or self._drawn is None:
+            return made
+        return made - self._drawn + self._ledger.n_known
+
+    def _run_table(
+        self, source: PullSource, ledger: Ledger, part: int, limit: int, last: bool, end: float
+    ) -> None:
+        """Draw cells until `part` pulls are paid for, or to the end of the table, which may be paid for up to `limit`.
+
+        `_drawn` counts the pulls that the rule has taken from this ledger, whatever ends the call.
+        """
+        core, drawn = self._core, self._drawn
+        assert drawn is not None
+        look = max(ledger.n_rows, int(drawn.sum()))
+        while not core.done and (room := part - int(self._bought().sum())) > 0:
+            if int(drawn.sum()) >= look:
+                self._end_table(source, ledger, limit, end)
+                look = int(_ending.FURTHER * max(look, int(drawn.sum()))) + 1
+                continue
+            # a round of common draws is as long as there are arms, at most
+            before, ahead = core.total, min(room, max(look - int(drawn.sum()), self._n_arms))
+            with self._drawing(ledger):
+                core.run(source, before + ahead, False)
+            if core.total == before and ahead == room:
+                break
+        if last and not core.done:
+            core.run(source, core.total, True)
+
+    @contextlib.contextmanager
+    def _drawing(self, ledger: Ledger) -> Iterator[None]:
+        """Count the draws that the rule takes within, also where they are cut short."""
+        core, before, made, known = self._core, self._core.total, self._core._made(), int(ledger.n_known.sum())
+        try:
+            yield
+        finally:
+            assert self._drawn is not None
+            self._drawn += core._made() - made
+            self._repeated += max(0, core.total - before - int(ledger.n_known.sum()) + known)
+
+    def _end_table(self, source: PullSource, ledger: Ledger, limit: int, end: float) -> None:
+        """Read what is left of a table that could matter, if that is due and `limit` allows it."""
+        core, drawn = self._core, self._drawn
+        assert drawn is not None
+        while not core.done:
+            verdict, chosen = np.asarray(core.decided()), np.zeros(self._n_arms, bool)
+            chosen[core.chosen()] = True
+            due, few = _ending.is_due(verdict, chosen, drawn, ledger.n_rows, self._cost)
+            more = few if core.takes_more else few[:0]
+            arms = np.flatnonzero(verdict == 0)
+            lacking = int(drawn[more].sum()) if more.size else (
+                ledger.n_rows * arms.size - int(ledger.n_known[arms].sum()))
+            if not due or int(self._bought().sum()) + lacking > limit:
+                return
+            if not more.size:
+                mean, gone = _ending.read_in_full(core, ledger, arms, self._support, self._missing, end)
+                exact = {"verdict": verdict, "mean": np.full(self._n_arms, math.nan), "gone": core.missed_by_arm()}
+                exact["mean"][arms], exact["gone"][arms] = mean, gone
+                self._exact = exact
+                core.end_by_reading()
+                return
+            for arm in more.tolist():
+                if core.done:
+                    return
+                with self._drawing(ledger):
+                    core.pull_more(source, arm, max(1, int(drawn[arm])))
 
     def _need_not_end(self) -> bool:
         return self._endless and self._epsilon == 0.0
@@ -376,15 +471,29 @@ class Selection(PullsInFlight):
         generator = None if rng is None else _checks.generator(rng)
         if not is_population(pull):
             return as_pulls(pull, self._n_arms, paired=self._paired)
-        if order == "random" and generator is None:
-            generator = self._core.rng.spawn(1)[0]
+        if order == "random":
+            generator = self._core.rng.spawn(1)[0] if generator is None else generator
+            pull = self._known_cells(_source_of(pull, "pull", self._n_arms))
         return as_pulls(pull, self._n_arms, order=order, rng=generator, paired=self._paired)
+
+    def _known_cells(self, population: Source) -> Source:
+        """The population, with what the rule has read of it."""
+        if self.done or population.n_arms != self._n_arms:
+            return population
+        if self._ledger is None or self._ledger.n_rows != population.n_rows:
+            self._ledger = Ledger(self._n_arms, population.n_rows, keeps_rewards(population))
+            self._drawn, self._repeated = np.zeros(self._n_arms, np.int64), 0
+        self._ledger.over(population)
+        return self._ledger
 
     def _named(self, result: SelectionResult, pull: Any, source: PullSource) -> SelectionResult:
         """The result with warnings of a table's columns."""
         columns = columns_of(pull)
         if columns is None:
             return result
+        ledger = _ledger_of(source)
+        if ledger is not None:
+            return named(result, columns, ledger.population)
         return named(result, columns, source.source if isinstance(source, ResampledPulls) else _source_of(pull, "pull"))
 
     def result(self) -> SelectionResult:
@@ -401,8 +510,16 @@ class Selection(PullsInFlight):
             known["error_bound"] = 0.0
         if known["stopped_by"] in ("max_pulls", "budget", "max_seconds") and not known["error_bound"] <= self._delta:
             known["warnings"] += (_spent(known),)
+        if self._exact is not None:
+            known |= _ending.answer(known, self._exact, self._widths, self._n_best, self._missing)
+            known["n_missing"] = int(self._exact["gone"].sum())
         known["best"] = best_of(known["best"], known["mean"])
-        known["differences"] = self._differences(int(np.ravel(known["best"])[0]))
+        leader = int(np.ravel(known["best"])[0])
+        known["differences"] = self._differences(leader)
+        if self._exact is not None:
+            known["differences"] = _ending.differences(
+                known["differences"], known["mean"], leader, self._exact["verdict"])
+        known |= {"pulls": self._bought(), "n_repeated": self._repeated}
         unused = np.zeros(self._n_arms, np.int64) if self._flight is None else self._flight.unused
         known["n_unused"] = int(unused.sum())
         known["cost"] = None if self._cost is None else float((known["pulls"] + unused) @ self._cost)
@@ -439,12 +556,37 @@ def _rebuild(cls: type[Selection], known: dict[str, Any], state: dict[str, Any])
     if "flight" in known:
         rule._fly().restore(known["flight"])
     rule.__dict__.update({name: value for name, value in known["added"].items() if name not in rule._own})
+    _check_table(rule)
     return rule
+
+
+def _check_table(rule: Selection) -> None:
+    """Refuse a saved rule that cannot have read a table so."""
+    n, ledger, drawn, exact = rule._n_arms, rule._ledger, rule._drawn, rule._exact
+    if ledger is not None or drawn is not None:
+        if not (isinstance(ledger, Ledger) and ledger.n_arms == n and isinstance(drawn, np.ndarray)
+                and drawn.shape == (n,) and drawn.dtype == np.int64 and (0 <= drawn).all()
+                and (drawn <= rule._core._made()).all() and isinstance(rule._repeated, int)
+                and 0 <= rule._repeated <= int(drawn.sum())):
+            raise ValueError("its cells of a table cannot be right")
+    if (exact is not None) != (rule._core.stopped_by == "exact"):
+        raise ValueError("its end cannot be right")
+    if exact is not None:
+        verdict, mean, gone = exact["verdict"], exact["mean"], exact["gone"]
+        if not (verdict.shape == mean.shape == gone.shape == (n,) and np.isin(verdict, (-1, 0, 1)).all()
+                and np.isfinite(mean[verdict == 0]).all() and gone.dtype == np.int64 and (gone >= 0).all()
+                and (verdict == 1).sum() < rule._n_best <= (verdict >= 0).sum()):
+            raise ValueError("its means of a table cannot be right")
 
 
 def columns_of(pull: Any) -> tuple[str, ...] | None:
     """The column names of a table; None for anything that is not a table, or has no names."""
     return column_names(pull) if is_population(pull) and not isinstance(pull, Source) else None
+
+
+def _ledger_of(source: PullSource) -> Ledger | None:
+    """The ledger of a table's cells, where pulls are drawn from them."""
+    return source.source if isinstance(source, ResampledPulls) and isinstance(source.source, Ledger) else None
 
 
 def direct_counts(widths: NDArray[np.float64], epsilon: float, delta: float) -> NDArray[np.int64]:
@@ -490,10 +632,3 @@ def scales(
     accuracy, square = max(epsilon / width, 0.02), deviation * deviation
     rewards = min(max(8.0 * square * math.log(n_arms / delta) / (accuracy * accuracy), 100.0), 1e6)
     return tuple((square * rewards * factor, weight) for factor, weight in SCALES)
-
-
-def missed(missing: str, count: int) -> str:
-    """What became of missing rewards."""
-    if missing == "worst":
-        return WORST_REWARDS.format(counted(count, "missing reward"))
-    return f"{counted(count, 'pull')} gave no reward: the answer is about the means of the rewards that came"
