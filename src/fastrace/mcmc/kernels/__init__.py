@@ -6,7 +6,7 @@
 Compiled: `_chain` (decisions by all rows or by races), `_minibatch` (by Poisson minibatches), `_proposal` and `_slice`
 (moves), `_surrogate` (moves on prior times expansion) with `_nested_normal`, `_scaled` and `_hamiltonian`,
 `_group_blocks` (effects, one group at a time), `_pieces` (minibatches of several factors), `_inclusion` (which
-coefficients are in), `_surrogate_gibbs` (mixtures) with `_classes` and `_class_at`. `_choice` picks the kernel of a
-model that comes without one. A new kernel says in `_move` which points a chain tries and in `_chain` how it decides.
-Models are in `mcmc.models`.
+coefficients are in), `_surrogate_gibbs` (mixtures) with `_mixture_memory`, `_classes` and `_class_at`. `_choice` picks
+the kernel of a model that comes without one. A new kernel says in `_move` which points a chain tries and in `_chain`
+how it decides. Models are in `mcmc.models`.
 """

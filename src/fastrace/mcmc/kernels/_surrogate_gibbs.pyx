@@ -36,21 +36,16 @@ from numpy.random cimport bitgen_t
 from scipy.linalg.cython_blas cimport dtrsv
 from scipy.linalg.cython_lapack cimport dpotrf, dpotrs
 
-from fastrace._base._guard cimport (guard_await, guard_build, guard_built, guard_check_built, guard_enter, guard_leave,
-                                    guard_t)
+from fastrace._base._guard cimport guard_enter, guard_leave
 from fastrace._base._signals cimport check_signals
 from fastrace._draws._alias cimport alias_draws
 from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_stream_t
 from fastrace._math._poisson cimport FACTORS, poisson_factor
-from fastrace._models._expanded cimport TermSource
-from fastrace._models._group_expansions cimport GroupExpansions
-from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._class_at cimport ClassAt
-from fastrace.mcmc.kernels._classes cimport draw_mean_and_spread, draw_weights, order_classes, pick, sort_members
+from fastrace.mcmc.kernels._classes cimport draw_mean_and_spread, draw_weights, pick, sort_members
+from fastrace.mcmc.kernels._mixture_memory cimport MixtureMemory
 from fastrace.races._weighted cimport slack_of
-
-import numpy as np
 
 from fastrace.races._weighted import refuse_change
 
@@ -70,215 +65,20 @@ cdef double WIDE = 0.25         # power of these shares
 cdef double FAR = 700.0         # of the logarithm of a scale: further from 0 its prior has no mass, nor doubles scales
 
 
-cdef class SurrogateGibbsCore:
-    """One chain's memory and its sweeps.
+cdef class SurrogateGibbsCore(MixtureMemory):
+    """One chain's sweeps; parameters are those of `MixtureMemory`."""
 
-    Parameters
-    ----------
-    source : TermSource
-        Two arms, or one for each class if these are more and `small_rows` is given; the rows of each group follow each
-        other, as in `groups`.
-    theta : ndarray of float64, shape (n_arms, dim)
-        Where the source reads its parameters.
-    groups : GroupExpansions
-    n_classes : int
-    prior_mean, prior_precision : array_like of shape (dim,)
-        Of the parameters of each class, or, if hierarchical, of their common mean; of a scale always of each class.
-    moves : tuple of bool
-        Whether parameters, weights, and the mean and spread of the classes are drawn.
-    concentration : float
-        Of the symmetric Dirichlet prior of the weights.
-    sd_scale : float
-        Of the half-Cauchy priors of the spreads.
-    most : float
-        Expected share of the rows of a group that are read from which on all of them are.
-    order_by : int
-        Coefficient by which recorded classes ascend, or -1.
-    learns_scale : bool, default False
-        Whether the last parameter is the logarithm of a scale.
-    scale_prior : JointPrior, optional
-        Prior of that logarithm, an auxiliary parameter alone, if it is not the normal one above.
-    small_rows : int, default 0
-        Groups of up to so many rows are small: they are read, and their expansions are not used.
-    shared : bool, default False
-        Whether all classes have one scale.
-    """
-
-    cdef guard_t guard
     cdef readonly int64_t n_done
-    cdef TermSource source
-    cdef GroupExpansions groups
-    cdef Py_ssize_t n_groups, n_classes, dim, order_by, size
-    cdef Py_ssize_t n_coefficients      # parameters of a class but for the logarithm of its scale
-    cdef Py_ssize_t n_moving            # parameters that a class moves: not a scale that all share
-    cdef bint moves_parameters, moves_weights, hierarchical, learns_scale, shared
-    cdef JointPrior scale_prior         # None where it is normal
-    cdef int64_t small_rows
-    cdef ClassAt here, there            # a class as it is and as it is proposed; None where nothing is read for it
-    cdef bint has_small
-    cdef double concentration, sd_scale, most
-    cdef object _kept                   # arrays behind the pointers
-    # what the source reads
-    cdef double *now
-    cdef double *new
-    cdef const double *about            # (n_groups, n_about): points of expansion as the source wants them
-    cdef Py_ssize_t n_about
-    # the state: labels, parameters of classes, their scales, as theta has the logs, weights and their logs, mean and
-    # spread of the classes, size of moves
-    cdef Py_ssize_t *label
-    cdef double *theta
-    cdef double *scale
-    cdef double *weight
-    cdef double *log_weight
-    cdef double *mean
-    cdef double *spread
-    cdef double *noise
-    # priors: of the classes, as they stand, and of their mean
-    cdef double *precision
-    cdef const double *prior_mean
-    cdef const double *prior_precision
-    # room
     cdef double new_scale               # of `new`, which holds its logarithm
-    cdef double *powers                 # (n_classes + 1, n_terms): features of the classes, and of a proposal
-    cdef double *values                 # (n_groups, n_classes)
-    cdef double *sums                   # (n_classes, n_terms)
-    cdef double *curvature              # (dim, dim)
-    cdef double *center                 # (dim,)
-    cdef double *score                  # (n_classes,): logs of the shares of a label's states, and the shares
-    cdef double *share
-    cdef double *room                   # (2 dim,)
-    cdef Py_ssize_t *member             # groups, class after class, and where each class begins
-    cdef Py_ssize_t *begin
-    cdef Py_ssize_t *known              # labels of groups whose expansions count, -1 of others
-    cdef Py_ssize_t *arms               # 0, 1 and so on, one for each class
-    cdef Py_ssize_t *order              # classes as they are recorded, and the place of each
-    cdef Py_ssize_t *rank
     cdef int64_t rows[ROWS_AT_ONCE]
     cdef double before[ROWS_AT_ONCE]
     cdef double after[ROWS_AT_ONCE]
-    # of this run: decisions on labels, accepted; on parameters, accepted
-    cdef int64_t tally[4]
     cdef int64_t n_read                 # of this sweep
     cdef int64_t n_decided, n_accepted, n_full
     cdef row_stream_t stream
 
     def __cinit__(self):
-        guard_await(&self.guard, 0)
         row_stream_init(&self.stream)
-
-    def __init__(self, TermSource source not None, theta, GroupExpansions groups not None, n_classes, prior_mean,
-                 prior_precision, *, moves, concentration, sd_scale, most, order_by, learns_scale=False,
-                 JointPrior scale_prior=None, small_rows=0, shared=False):
-        guard_check_built(&source.guard, source)
-        guard_check_built(&groups.guard, groups)
-        cdef Py_ssize_t d = groups.dim, k = n_classes, g = groups.n_groups
-        arms = max(2, k) if small_rows else 2
-        if source.n_arms != arms or source.n_rows != groups.n_rows or theta.shape != (arms, d) \
-                or theta.dtype != np.float64 or not theta.flags.c_contiguous:
-            raise ValueError(f"the source has {source.n_arms} arms of {source.n_rows} rows and theta shape "
-                             f"{theta.shape}; {arms} arms of {groups.n_rows} rows and ({arms}, {d}) are needed")
-        mean = np.array(np.broadcast_to(prior_mean, (d,)), dtype=np.float64)
-        precision = np.array(np.broadcast_to(prior_precision, (d,)), dtype=np.float64)
-        guard_build(&self.guard, 0, self)
-        self.source, self.groups = source, groups
-        self.n_groups, self.n_classes, self.dim = g, k, d
-        self.moves_parameters, self.moves_weights, self.hierarchical = moves
-        self.concentration, self.sd_scale, self.most, self.order_by = concentration, sd_scale, most, order_by
-        self.learns_scale, self.scale_prior, self.small_rows = learns_scale, scale_prior, small_rows
-        self.n_coefficients, self.shared = d - self.learns_scale, shared
-        self.n_moving = self.n_coefficients if self.shared else d
-        self.size = g + (k * self.n_moving + self.shared if self.moves_parameters else 0) \
-            + (k if self.moves_weights else 0) \
-            + (2 * self.n_coefficients if self.hierarchical else 0)
-        about = np.stack([source.expanded_at(hat) for hat in np.asarray(groups.hats)])
-        self._kept = (theta, mean, precision, about)
-        self.now = <double *>cnp.PyArray_DATA(theta)
-        self.new = self.now + d
-        self.about = <const double *>cnp.PyArray_DATA(about)
-        self.n_about = about.shape[1]
-        self.prior_mean = <const double *>cnp.PyArray_DATA(mean)
-        self.prior_precision = <const double *>cnp.PyArray_DATA(precision)
-        self.label, self.member, self.begin = self._places(g), self._places(g), self._places(k + 1)
-        self.order, self.rank, self.arms = self._places(k), self._places(k), self._places(k)
-        self.known = self._places(g)
-        for i in range(k):
-            self.arms[i] = i
-        self.has_small = np.diff(groups.starts).min() <= small_rows
-        if self.has_small or self.shared:
-            self.here, self.there = (ClassAt(source, groups, small_rows, self.n_moving) for _ in range(2))
-        self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
-        self.scale = self._numbers(k)
-        self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k + 1)
-        self.precision = self._numbers(d)
-        self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
-        self.values, self.score, self.share = self._numbers(g * k), self._numbers(k), self._numbers(k)
-        self.curvature, self.center, self.room = self._numbers(d * d), self._numbers(d), self._numbers(2 * d)
-        guard_built(&self.guard, 0)
-
-    cdef double *_numbers(self, Py_ssize_t count) except NULL:
-        array = np.zeros(max(count, 1))
-        self._kept += (array,)
-        return <double *>cnp.PyArray_DATA(array)
-
-    cdef Py_ssize_t *_places(self, Py_ssize_t count) except NULL:
-        array = np.zeros(max(count, 1), dtype=np.intp)
-        self._kept += (array,)
-        return <Py_ssize_t *>cnp.PyArray_DATA(array)
-
-    def load(self, labels, theta, scales, weights, mean, spread, noise):
-        """Take up a state; arrays of the shapes of the model's parts, checked by the caller. Scales may be None."""
-        cdef const cnp.npy_intp[::1] label = np.ascontiguousarray(labels, dtype=np.intp)
-        cdef const double[:, ::1] point = np.ascontiguousarray(theta, dtype=np.float64)
-        cdef const double[::1] share = np.ascontiguousarray(weights, dtype=np.float64)
-        cdef const double[::1] middle = np.ascontiguousarray(mean, dtype=np.float64)
-        cdef const double[::1] wide = np.ascontiguousarray(spread, dtype=np.float64)
-        cdef const double[::1] size = np.ascontiguousarray(noise, dtype=np.float64)
-        cdef Py_ssize_t d = self.dim, p = self.n_coefficients, k = self.n_classes, i
-        cdef const double[::1] scale = np.ascontiguousarray(np.ones(k) if scales is None else scales, dtype=np.float64)
-        if label.shape[0] != self.n_groups or (point.shape[0], point.shape[1]) != (k, p) or share.shape[0] != k \
-                or middle.shape[0] != p or wide.shape[0] != p or size.shape[0] != k + self.shared \
-                or scale.shape[0] != k:
-            raise ValueError("a state is of one kernel alone")
-        if min(labels) < 0 or max(labels) >= k:
-            raise ValueError(f"labels go from {min(labels)} to {max(labels)}; 0 to {k - 1} are needed")
-        guard_enter(&self.guard, self)
-        for i in range(self.n_groups):
-            self.label[i] = label[i]
-        for i in range(k):
-            memcpy(self.theta + i * d, &point[i, 0], p * sizeof(double))
-            self.weight[i] = share[i]
-            self.log_weight[i] = log(share[i])
-            if self.learns_scale:
-                self.scale[i] = scale[i]
-                self.theta[i * d + p] = log(scale[i])
-        for i in range(k + self.shared):
-            self.noise[i] = size[i]
-        for i in range(p):
-            self.mean[i], self.spread[i] = middle[i], wide[i]
-        guard_leave(&self.guard)
-
-    @property
-    def noise_shares(self):
-        """The share of noise in the proposals of each class, in (0, 1], and then of a scale that all share."""
-        guard_check_built(&self.guard, self)
-        return np.array([self.noise[i] for i in range(self.n_classes + self.shared)])
-
-    @property
-    def decisions(self):
-        """Of the last run: decisions on labels and how many were accepted, and the same of parameters."""
-        guard_check_built(&self.guard, self)
-        return np.array([self.tally[i] for i in range(4)], dtype=np.int64)
-
-    def position(self):
-        """The state as it is recorded, with the classes in the order that they are held in."""
-        cdef double[::1] out = np.empty(self.size)
-        cdef Py_ssize_t order_by = self.order_by
-        guard_enter(&self.guard, self)
-        self.order_by = -1
-        self.write(&out[0])
-        self.order_by = order_by
-        guard_leave(&self.guard)
-        return np.asarray(out)
 
     def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags, n_tuned=-1):
         """Make as many sweeps as the arrays have places. From 0 up, `n_tuned` sweeps have adapted the moves before."""
@@ -309,40 +109,6 @@ cdef class SurrogateGibbsCore:
                             check_signals()
         finally:
             guard_leave(&self.guard)
-
-    cdef void write(self, double *to) noexcept nogil:
-        """Labels, then what moves: coefficients, scales, weights, mean and spread; classes in the order asked for."""
-        cdef Py_ssize_t d = self.dim, p = self.n_coefficients, i, j, k
-        order_classes(self.theta, self.n_classes, d, self.order_by, self.order, self.rank)
-        for i in range(self.n_groups):
-            to[i] = <double>self.rank[self.label[i]]
-        to += self.n_groups
-        if self.moves_parameters:
-            for k in range(self.n_classes):
-                memcpy(to + self.rank[k] * p, self.theta + k * d, p * sizeof(double))
-            to += self.n_classes * p
-            if self.shared:
-                to[0] = self.scale[0]
-            for k in range(self.n_classes if self.learns_scale and not self.shared else 0):
-                to[self.rank[k]] = self.scale[k]
-            to += 1 if self.shared else self.n_classes * (d - p)
-        if self.moves_weights:
-            for k in range(self.n_classes):
-                to[self.rank[k]] = self.weight[k]
-            to += self.n_classes
-        if self.hierarchical:
-            for j in range(p):
-                to[j] = self.mean[j]
-                to[p + j] = self.spread[j]
-
-    cdef void take_prior(self) noexcept nogil:
-        """The normal prior of the classes as it stands."""
-        cdef Py_ssize_t j
-        for j in range(self.dim):
-            if self.hierarchical and j < self.n_coefficients:
-                self.precision[j] = 1.0 / (self.spread[j] * self.spread[j])
-            else:
-                self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
 
     cdef int sweep(self, bitgen_t *bits, int64_t tuned) except -1 nogil:
         cdef Py_ssize_t g, j, k
@@ -402,10 +168,6 @@ cdef class SurrogateGibbsCore:
             self.tally[0] += 1
             self.tally[1] += accepted
         return 0
-
-    cdef int64_t rows_of(self, Py_ssize_t g) noexcept nogil:
-        cdef const int64_t *start = <const int64_t *>cnp.PyArray_DATA(self.groups.starts)
-        return start[g + 1] - start[g]
 
     cdef int draw_label_from_rows(self, Py_ssize_t g, bitgen_t *bits) except -1 nogil:
         """From the label's own distribution, given all else. A class at which the terms overflow has no share."""
