@@ -79,8 +79,9 @@ def test_pulls_are_those_of_draws_with_replacement(name, seed):
     result = rule.run(Paid(table).source(), 250, rng=seed)
     drawn = free.run(ResampledPulls(table, seed, paired=name == "rounds"), rule.n_pulls)
     assert rule.n_pulls == result.n_read + result.n_repeated > 250
-    for field in ("mean", "lower", "upper", "error_bound"):
-        np.testing.assert_array_equal(getattr(result, field), getattr(drawn, field))
+    np.testing.assert_array_equal(result.mean, drawn.mean)
+    for field in ("lower", "upper", "error_bound"):     # their sums are added up in other parts
+        np.testing.assert_allclose(getattr(result, field), getattr(drawn, field), rtol=1e-12)
 
 
 @pytest.mark.parametrize("limit", [400, 700, 1199])
