@@ -3,6 +3,11 @@
 python bench/memory_map.py [ROWS ...] writes a float32 table to a temporary folder, 320 MB for 10^7 rows, and deletes
 it. Each size runs in a process of its own. "MB more" is what it holds beside the map and the libraries: outcomes and
 codes of groups, bounds of rows, chains. Seconds are those of the CPU.
+
+Passes over the whole map, as tests/mcmc/test_mcmc_passes.py counts them: 2 by `GLM` (numbers that are not finite;
+moments of columns), 3 by `compress` (the sample's mode, and after each of two Newton steps), and 3 by
+`SurrogateMetropolis` (whether the expansion is of these rows, which is left out where it makes its own; bounds; the
+tilt). `compress` also takes every 50th of 10^7 rows, once, into memory.
 """
 
 import pathlib

@@ -27,20 +27,33 @@ def products(
     """Rows of the design times a matrix, a few at a time. The design has the columns of the table, which may be sparse,
     and those that the effects of the factors multiply; `each` is applied to its entries.
     """
+    for part, _, (out,) in products_with(table, factors, [matrix], each):
+        yield part, out
+
+
+def products_with(
+    table: Any, factors: Sequence[Factor], matrices: Sequence[NDArray[np.float64]],
+    each: Callable[[Any], Any] = lambda x: x,
+) -> Iterator[tuple[slice, Any, list[NDArray[np.float64]]]]:
+    """`products` with several matrices, each by itself, in one pass; and the entries of the table in these rows."""
     n, p = table.shape
     for first in range(0, n, CHUNK):
         part = slice(first, min(first + CHUNK, n))
-        x = table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64)
-        out = each(x) @ matrix[:p]
+        x = each(table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64))
+        outs = [x @ matrix[:p] for matrix in matrices]
         for factor in factors:
             values, effects = each(factor.values(table, part)), factor.start + factor.codes[part] * factor.width
-            for k in range(factor.width):
-                out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
-        yield part, out
+            for out, matrix in zip(outs, matrices, strict=True):
+                for k in range(factor.width):
+                    out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
+        yield part, x, outs
 
 
 def lengths(table: Any, factor: NDArray[np.float64], factors: Sequence[Factor] = ()) -> NDArray[np.float64]:
     """Norm of each row of the design times `factor`, or a little more."""
-    return np.concatenate(
-        [np.sqrt(np.square(x).sum(axis=1)) for _, x in products(table, factors, factor)]
-    ) * (1.0 + 1e-12)
+    return np.concatenate([norms(x) for _, x in products(table, factors, factor)])
+
+
+def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row, or a little more."""
+    return np.asarray(np.sqrt(np.square(rows).sum(axis=1)) * (1.0 + 1e-12))

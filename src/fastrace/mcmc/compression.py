@@ -217,7 +217,10 @@ def compress(
     are 0, or far out. Instead the scale of each factor's effects is estimated by empirical Bayes: Newton's steps for
     coefficients and effects alternate with the mean of squared effects and their posterior variances, 10 to 25 of
     them. Each takes a pass over the rows in chunks; where a `GLM` has more than 4e5 rows, every k-th row does for all
-    but the last two or three. Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
+    but the last, as a rule in three passes over all rows, of which the last one's Hessian is the expansion's. `GLM`
+    itself has read them twice by then, for numbers that are not finite and for the scales of its priors, and float64
+    once more, for numbers whose squares overflow.
+    Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
     for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
 
     Newton's steps leave out a `LogDensity` and Laplace priors, which need not be smooth. Where there are such, prior
@@ -270,19 +273,25 @@ def compress(
         scales = Scales(prior)
         scales.bend(point)
         return _led(model, prior, point, parts, scales)
-    start, scales, both = _start(model, prior), Scales(prior), partial(_with_part, model.prior_part)
+    start, scales = _start(model, prior), Scales(prior)
+    last: list[Any] = []  # point and expansion
     if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
         rows = np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE))
         with contextlib.suppress(NoModeError):
             start, scales = _on_some(model, rows, start, scales)
+
+    def expand(psi: Array) -> Parts:
+        last[:] = psi, expansion_of(model, psi)
+        return _with_part(model.prior_part, last[1], psi)
+
     try:
-        point, parts, scales = empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), start, scales)
+        point, parts, scales = empirical_bayes(expand, start, scales)
     except NoModeError:
         _require_precision(model, prior, expansion_of(model, start), scales, exactly=False)
         model._explain_no_mode()
         raise
-    if model.prior_part is not None:
-        parts = expansion_of(model, point)
+    if model.prior_part is not None:  # that of the rows alone, made last
+        parts = last[1] if np.array_equal(last[0], point) else expansion_of(model, point)
     _require_proper(model, prior, point, parts, scales)
     _require_precision(model, prior, parts, scales)
     return _led(model, prior, point, parts, scales)

@@ -18,7 +18,7 @@ from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of, worth_
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
-from fastrace.mcmc.models._unseen import orthonormal
+from fastrace.mcmc.models._unseen import Multiples, orthonormal
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -103,17 +103,23 @@ class DecidedByRows(OnSurrogate, Racing):
         without hyperparameters.
         """
         hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
-        if bounded and isinstance(self.model, GLM):
-            self._unseen = orthonormal(self._unseen_ways(), self.compressed.metric())
         root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
         if (bounded and not crossed and not self._in_blocks) or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
         if crossed and isinstance(self.model, GLM):
             self._pieces = pieces_of(self.compressed.factor(), self.model.factors)
             self._parts, rounding = self.model._piece_weights(hat, self._pieces)
+            self._unseen = orthonormal(self._unseen_ways(), self.compressed.metric())
             return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
-        of_rows = self._root_of_rows() if bounded and self._in_blocks else root
-        weights, radius, rounding, *shells = self.model._bounds(hat, of_rows) if bounded else (None, math.inf, 0.0)
+        bounds: tuple[Any, ...] = (None, math.inf, 0.0)
+        if bounded and isinstance(self.model, GLM):
+            seen = Multiples(self.model._glm.X, self.model.factors)
+            bounds = self.model._bounds(hat, self._root_of_rows() if self._in_blocks else root, seen.take)
+            self._ways = seen.directions(self.model.n_seen)
+            self._unseen = orthonormal(self._ways, self.compressed.metric())
+        elif bounded:
+            bounds = self.model._bounds(hat, root)
+        weights, radius, rounding, *shells = bounds
         return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
 
     @property

@@ -36,6 +36,7 @@ NORMAL_DRAWS, NORMAL_SHARE = 400, 0.75  # of the nested normal, and the effectiv
 SCALED = ("gaussian", "student-t")  # families whose surrogate is normal given a learned scale
 LARGE, FIXED = 2e6, 0.95  # products that a factor takes, from which on most moves do without one of their own; how many
 CLOSED = 1e9  # products up to which groups' effects have a factor that leaves all rows unread: other moves mix badly
+WITHIN = 0.99  # squared length of the move by a tilt: then no predictor moves by its spread, the norm of its row
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 FIRST_STEP = 0.3  # of logarithms of scales, where the maximum of their marginal is looked for
 SIDE = 3.0  # how far the log marginal of hyperparameters falls where its two sides are measured
@@ -303,6 +304,8 @@ class OnSurrogate(RowKernel):
         hat, factor = np.array(self.compressed.psi_hat), self.compressed.factor()
         for _ in range(2):
             tilt: Array = model._tilt(hat, spread, use)
+            if float(tilt @ factor.solve(tilt)) < WITHIN:  # then all are near, and rows need not be read for it
+                return tilt
             near = np.abs(model._movements(factor.solve(tilt))) <= spread
             if near.all():
                 return tilt

@@ -167,6 +167,11 @@ class SurrogateMetropolis(DecidedByRows):
     to 30 times. There are up to 64 of them. Where all would read more than 4096 rows a step, each step makes as many as
     do not, at least two, along directions drawn at random.
 
+    Beside the passes of `compress`, or one to see that a `Compressed` is of these rows, set-up with minibatches reads
+    all rows once for their bounds, and a `GLM` with groups and a fixed scale once more for the tilt; with more than one
+    factor, six times and once. More passes come where groups have a flat side, and of races, which look for the rows
+    that are always read.
+
     ``describe()`` and ``Trace.kernel`` say what was chosen: "groups_swept", "walks", the number of directions of walks,
     "tilted", the share of moves that do without a factor of their own, "share_given_effects", by how much bounds were
     widened, "bounds_widened", how many "rows_always_read" races read, and "moved_by_density", how far a `LogDensity`
@@ -244,7 +249,7 @@ class SurrogateMetropolis(DecidedByRows):
         self.model = model._surrogate_form()
         race = (delta, bound, first_look, growth, access, student, skewness_guard, None)
         began = time.perf_counter()
-        with phase("setting up SurrogateMetropolis", progress):
+        with phase("setting up SurrogateMetropolis", progress), self.model._keeping():
             self._set_up(inner, psi_hat, race)
         self.set_up_seconds = time.perf_counter() - began
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
-from fastrace._models.rows import chunks, lengths, products
-from fastrace.control_variates import cubic_shells, cubic_weights
+from fastrace._models.rows import chunks, lengths, norms, products, products_with
+from fastrace.control_variates import cubic_shells, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
@@ -40,6 +41,7 @@ class GLMRows(_CompiledModel):
     """The part of `GLM` that reads rows; `GLM` itself takes the arguments, names and priors."""
 
     _glm: GLMSource
+    _kept: tuple[Array, ...] | None = None  # point, factor, predictors and lengths of rows, while a kernel is made
 
     @property
     def n_columns(self) -> int:
@@ -284,19 +286,48 @@ class GLMRows(_CompiledModel):
 
     # Bounds on how far terms change.
 
-    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
+    def _bounds(
+        self, hat: Array, factor: Array, watch: Callable[[slice, Any], None] | None = None
+    ) -> tuple[Any, ...]:
+        """`watch` is handed the rows that are read for it, some at a time, and which they are."""
         shells: tuple[tuple[float, Array], ...] = ()
+        center, across, rounding = self._read_about(hat, factor, watch)
         if self.learns_scale:
-            weights, radius = mixed_weights(self._glm, self._glm.y, self._predictors(hat), float(hat[-1]),
-                                            self._lengths(factor), factor)
+            weights, radius = mixed_weights(self._glm, self._glm.y, center, float(hat[-1]), across, factor)
         else:
-            of_rows = self._glm, self._lengths(factor), lambda: self._predictors(hat)
+            of_rows = self._glm, across, lambda: center
             weights, radius = cubic_weights(*of_rows)
             shells = cubic_shells(*of_rows, weights, radius)
         times = self._glm.term_weights
         if times is not None:
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
-        return weights, radius, self._rounding(hat), *shells
+        return weights, radius, rounding, *shells
+
+    def _read_about(
+        self, hat: Array, factor: Array, watch: Callable[[slice, Any], None] | None
+    ) -> tuple[Array, Array, float]:
+        """`_predictors`, `_lengths` and `_rounding` of a point and a factor, in one pass."""
+        center, across, largest = np.empty(self.n_rows), np.empty(self.n_rows), 0.0
+        source, theta = self.engine(None)
+        theta[0] = hat
+        for part, x, (moved, whitened) in products_with(self._glm.X, self.factors, [hat, factor]):
+            if watch is not None:
+                watch(part, x)
+            center[part], across[part] = moved, norms(whitened)
+            largest = max(largest, float(np.abs(source.read(np.arange(part.start, part.stop), [0])).max()))
+        if self._glm.offset is not None:
+            center += self._glm.offset
+        if self._kept is not None:
+            self._kept = hat.copy(), factor, center, across
+        return center, across, residual_rounding(largest)
+
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[None]:
+        self._kept = ()
+        try:
+            yield
+        finally:
+            self.__dict__.pop("_kept", None)
 
     def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
         if self.learns_scale:
@@ -338,9 +369,15 @@ class GLMRows(_CompiledModel):
 
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
+        kept = self._kept
+        if kept and np.array_equal(kept[1], factor):
+            return kept[3]
         return lengths(self._glm.X, factor, self.factors)
 
     def _predictors(self, at: Array) -> Array:
+        kept = self._kept
+        if kept and np.array_equal(kept[0], at):
+            return kept[2]
         moved = self._movements(at)
         return moved if self._glm.offset is None else moved + self._glm.offset
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fastrace._models._arrow import Arrow
 from fastrace._models.grouping import Factor
 from fastrace._models.rows import CHUNK
 
-__all__ = ["orthonormal", "unseen_directions"]
+__all__ = ["Multiples", "orthonormal", "unseen_directions"]
 
 Array = NDArray[np.float64]
 
@@ -26,13 +26,13 @@ def unseen_directions(X: Any, factors: Sequence[Factor], dim: int) -> Array:
     There are such where a column is an effect's values times a number for each group: of an intercept, of a slope
     that varies too, and of a column that is the same in all rows of a group.
     """
-    out = []
-    for f in factors:
-        for j, k, times in _multiples(X, f):
-            way = np.zeros(dim)
-            way[j], way[f.start + k : f.stop : f.width] = 1.0, -times
-            out.append(way)
-    return np.reshape(out, (-1, dim))
+    seen = Multiples(X, factors)
+    for first in range(0, X.shape[0], CHUNK):
+        if seen.settled:
+            break
+        part = slice(first, min(first + CHUNK, X.shape[0]))
+        seen.take(part, X[part])
+    return seen.directions(dim)
 
 
 def orthonormal(ways: Array, metric: Arrow) -> Array:
@@ -46,21 +46,41 @@ def orthonormal(ways: Array, metric: Arrow) -> Array:
     return np.array([ways, [metric.times(way) for way in ways]])
 
 
-def _multiples(X: Any, f: Factor) -> Iterator[tuple[int, int, Array]]:
-    """Columns of X, effects of a group, and the numbers that make the one of the other's values, by group.
+class Multiples:
+    """Columns of X, effects of groups, and the numbers that make the one of the other's values, by group.
 
     Few rows tell most columns apart, so that the others alone are read on.
+
+    Parameters
+    ----------
+    X : table of shape (n, p)
+    factors : sequence of Factor
     """
-    n, p = X.shape
-    left = {(j, k): np.zeros(0) for j in range(p) for k in range(f.width)}
-    known = np.zeros((f.n_groups, f.width), dtype=bool)
-    for first in range(0, n, CHUNK):
-        part = slice(first, min(first + CHUNK, n))
-        values, codes, rows = f.values(X, part), f.codes[part], X[part]
+
+    def __init__(self, X: Any, factors: Sequence[Factor]) -> None:
+        self.X, self.factors = X, factors
+        self._left = [{(j, k): np.zeros(0) for j in range(X.shape[1]) for k in range(f.width)} for f in factors]
+        self._known = [np.zeros((f.n_groups, f.width), dtype=bool) for f in factors]
+
+    @property
+    def settled(self) -> bool:
+        """Whether no further row matters: there are no such columns."""
+        return not any(self._left)
+
+    def take(self, part: slice, rows: Any) -> None:
+        """The next rows, and which they are."""
+        for f, left, known in zip(self.factors, self._left, self._known, strict=True):
+            if left:
+                self._take(f, left, known, part, rows)
+
+    def _take(
+        self, f: Factor, left: dict[tuple[int, int], Array], known: NDArray[np.bool_], part: slice, rows: Any
+    ) -> None:
+        values, codes = f.values(self.X, part), f.codes[part]
         squares = np.stack([np.bincount(codes, v * v, f.n_groups) for v in values.T], axis=1)
         new = (squares > 0.0) & ~known
         known |= new
-        stored = set(np.unique(rows.indices).tolist()) if hasattr(rows, "nnz") else range(p)
+        stored = set(np.unique(rows.indices).tolist()) if hasattr(rows, "nnz") else range(self.X.shape[1])
         for (j, k), times in list(left.items()):
             if j not in stored and len(times) == 0:
                 continue  # 0 in all rows up to here
@@ -72,8 +92,14 @@ def _multiples(X: Any, f: Factor) -> Iterator[tuple[int, int, Array]]:
             times[own] = np.bincount(codes, x * values[:, k], f.n_groups)[own] / squares[own, k]
             if not np.abs(x - times[codes] * values[:, k]).max() <= SAME * np.abs(x).max():
                 del left[j, k]
-        if not left:
-            return
-    for (j, k), times in left.items():
-        if times.any():
-            yield j, k, times
+
+    def directions(self, dim: int) -> Array:
+        """`unseen_directions`, once all rows were taken."""
+        out = []
+        for f, left in zip(self.factors, self._left, strict=True):
+            for (j, k), times in left.items():
+                if times.any():
+                    way = np.zeros(dim)
+                    way[j], way[f.start + k : f.stop : f.width] = 1.0, -times
+                    out.append(way)
+        return np.reshape(out, (-1, dim))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -502,6 +503,11 @@ class Model:
         `lengths`, how far a step of length 1 moves each row's one predictor, where they are known.
         """
         return None
+
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """What a pass over the rows about a point has found is kept as long as a kernel is made, where it may serve."""
+        yield
 
     def _rounding(self, hat: Array) -> float:
         """`rounding` of a `Reference`, in one pass."""
