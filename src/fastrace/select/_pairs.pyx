@@ -62,16 +62,16 @@ cdef class PairSelector(LucbSelector):
         ladder_init(&self.ladder)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
-        cdef double within = 0.0, within_high = 0.0, x, part      # of these alone: sums of sums keep more digits
+        cdef double within = self.within[arm], within_high = self.within_high[arm], x, part
         cdef double low = self.low[arm], scale = 1.0 / self.span[arm]
         cdef int64_t t
-        for t in range(count):
+        for t in range(count):          # one by one, so that it does not matter where a run is cut
             x = fmin(fmax((rewards[t] - low) * scale, 0.0), 1.0)
             part = x * (1.0 - x)
             within += part
             within_high += x * part
-        self.within[arm] += within
-        self.within_high[arm] += within_high
+        self.within[arm] = within
+        self.within_high[arm] = within_high
         return LucbSelector.absorb(self, arm, rewards, count)
 
     # What to pull: estimates, without a promise.
