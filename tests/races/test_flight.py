@@ -116,8 +116,8 @@ def test_retries_and_then_the_error_of_the_function():
     agrees(result)
     again = len(grader.asked) - len(set(grader.asked))
     assert again > 0.4 * len(set(grader.asked))
-    assert result.warnings == (f"{again:,} requests failed and had to be sent again; the first raised "
-                               f"ConnectionError: no answer",)
+    assert result.warnings == (f"{again:,} requests failed and had to be sent again, which neither cost nor "
+                               f"max_pulls counts; the first raised ConnectionError: no answer",)
     with pytest.raises(ConnectionError, match="no answer") as raised:
         go(Grader(fails=lambda count: count > 50), **MORE)
     assert re.match(r"raised by evaluate\(\d+, \d+\), which is asked for one reward", raised.value.__notes__[0])
@@ -150,6 +150,70 @@ def test_a_request_that_hangs_is_given_up_and_sent_again(threads):
         assert raised.value.race.result().stopped_by == ""
     finally:
         free.set()
+
+
+class Hangs:
+    """A plain function whose first calls, `n` of them, hang until all are under way and `seconds` have passed."""
+
+    def __init__(self, n, seconds):
+        self.n, self.seconds, self.asked, self.lock, self.all = n, seconds, [], threading.Lock(), threading.Event()
+
+    def __call__(self, arm, row):
+        with self.lock:
+            self.asked.append((arm, row))
+            k = len(self.asked)
+        if k <= self.n:
+            if k == self.n:
+                self.all.set()
+            self.all.wait(60.0)
+            time.sleep(self.seconds)
+        return VALUES[row, arm]
+
+
+@pytest.mark.parametrize("missing", [{}, {"missing": "worst"}])
+@pytest.mark.parametrize("n", [1, 4])
+def test_what_waits_for_a_thread_does_not_time_out_and_late_answers_are_taken(tmp_path, n, missing):
+    """Once every attempt in the queue timed out there, and was called all the same."""
+    path, grade = tmp_path / "race.jsonl", Hangs(n, 0.5)
+    options = {**OPTIONS, "concurrency": n, "timeout": 0.2, "retries": 1, **missing}
+    with pytest.warns(RuntimeWarning, match=f"all {n} threads are held by calls .* within timeout=0.2 s"):
+        result = go(grade, journal=path, **options)
+    agrees(result)
+    assert '"reward": null' not in path.read_text() and set(grade.asked[:n]) <= set(written(path))
+    # One of several threads may return first, and take what another is still at; its own it need not take again.
+    twice = [cell for cell in set(grade.asked) if grade.asked.count(cell) > 1]
+    assert len(grade.asked) - len(set(grade.asked)) == len(twice) < n and set(twice) <= set(grade.asked[:n])
+    assert [int(words.split()[0]) for words in result.warnings if "sent again" in words] == [len(twice)] * bool(twice)
+
+
+@pytest.mark.parametrize("missing", [{}, {"missing": "worst"}])
+def test_a_race_whose_threads_all_hang_ends_and_calls_nothing_more(tmp_path, missing):
+    path, free, asked = tmp_path / "race.jsonl", threading.Event(), []
+
+    def grade(arm, row):
+        asked.append((arm, row))
+        if len(asked) > 40:
+            free.wait(60.0)
+        return VALUES[row, arm]
+
+    options = {**OPTIONS, "concurrency": 2, "timeout": 0.05, **missing}
+    try:
+        with pytest.warns(RuntimeWarning, match="all 2 threads"), pytest.raises(
+                TimeoutError, match=r"all 2 threads .* and none did within 0.5 s; let evaluate") as raised:
+            go(grade, journal=path, **options)
+        assert len(asked) == 42 and '"reward": null' not in path.read_text()
+        began = time.monotonic()
+        with pytest.warns(RuntimeWarning, match="all 2 threads"):
+            result = asyncio.run(fr.race_async(grade, race=raised.value.race, concurrency=2, timeout=0.05,
+                                               max_seconds=0.3))
+        assert result.stopped_by == "max_seconds" and time.monotonic() - began < 5.0
+        assert len(asked) == 44
+    finally:
+        free.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("fastrace"):
+            thread.join(60.0)
+    assert len(asked) == 44                         # what waited was cancelled
 
 
 @pytest.mark.parametrize("threads", [False, True])

@@ -10,7 +10,9 @@ import hashlib
 import inspect
 import math
 import os
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -28,11 +30,15 @@ from fastrace.results.base import plain
 Evaluate = Callable[[int, int], Any]
 FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
+PATIENCE = 10               # times `timeout` that the race waits where every thread hangs
 DOWN = ("This came of the answers in {}. Where some are missing because a service was down, remove the lines with "
         "\"reward\": null, which are asked for again then.")
-AGAIN = "{} failed and had to be sent again; the first raised {}"
+AGAIN = "{} failed and had to be sent again, which neither cost nor max_pulls counts; the first raised {}"
+STUCK = ("all {} threads are held by calls of evaluate that gave no answer within timeout={:g} s, and nothing stops a "
+         "thread: the race sends nothing more until one of them returns")
 GIVEN_UP = "{} failed and could not be sent again before max_seconds was reached; the first that failed raised {}"
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
+Late = dict[asyncio.Future[Any], Future[Any]]   # as the event loop sees it, and as threads do
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
 
@@ -79,16 +85,20 @@ async def race_async(
         How often a request that raises an exception is sent again: after half a second, then after twice as long each
         time. Whatever it raises: whether a TypeError is a mistake of yours or of an answer, nobody can tell. With 0 the
         first exception ends the race, so that what has been paid for is in ``error.race``. How many were sent again
-        stands in ``result.warnings``.
+        stands in ``result.warnings``. `max_pulls` and ``result.cost`` count each reward once, however often it had to
+        be asked for: up to ``(1 + retries) * max_pulls`` calls are made. Divide a budget of calls by 1 + `retries`.
     timeout : float, optional
         Seconds after which a request counts as one that raised a TimeoutError. By default the race waits for each as
-        long as it takes. Nothing stops a thread: a plain function holds one until it returns, and its late answer is
-        not used.
+        long as it takes. The time of a plain function begins when a thread takes it. Nothing stops a thread: the
+        function holds it until it returns. Its late answer is used if the reward is still asked for; what waits for a
+        thread and is no longer needed is not called. Where such calls hold all threads, a warning says so; if none of
+        them returns within ten times `timeout`, that is an error, also where rewards may be missing.
     max_seconds : float, optional
         Seconds after which no further request is sent, nor one that failed sent again. Requests under way are awaited,
-        each for `timeout` at most, and their rewards taken. The result is what the last look knew,
-        ``stopped_by="max_seconds"``. ``race_async(evaluate, race=result.race)`` goes on, as does the same call with its
-        `journal`; neither asks for anything twice. The clock starts once the journal is read.
+        each for `timeout` at most, and their rewards taken; those that no thread has taken are not sent.
+        The result is what the last look knew, ``stopped_by="max_seconds"``. ``race_async(evaluate, race=result.race)``
+        goes on, as does the same call with its `journal`; neither asks again for what has been answered. The clock
+        starts once the journal is read.
     journal : str or path, optional
         A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
         and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
@@ -116,6 +126,8 @@ async def race_async(
         If an argument is out of range, the journal is of another race, or a reward is nan, +inf or outside the support.
     TypeError
         If `evaluate` returns what is neither a number nor None.
+    TimeoutError
+        If every thread hangs: see `timeout`.
     Exception
         What `evaluate` raises once more after its retries. Before that, requests under way are awaited and their
         rewards taken. Cancellation and Ctrl-C abandon requests that can be cancelled, and wait for those in threads.
@@ -336,6 +348,34 @@ class _AnswerError(TypeError):
     """An answer that is no number: a mistake of the program, which no further request cures."""
 
 
+class _StuckError(TimeoutError):
+    """Every thread hangs, so that nothing can be sent, whatever may be missing."""
+
+
+class _NotSent(Exception):
+    """A request that no thread has taken, and that is to be sent no more. It reaches no user."""
+
+
+def _seen(thread: asyncio.Future[Any]) -> None:
+    """Let asyncio not complain about the exception of a thread that nobody waits for."""
+    if not thread.cancelled():
+        thread.exception()
+
+
+def _earlier(late: Iterable[asyncio.Future[Any] | Future[Any]]) -> asyncio.Future[Any] | Future[Any] | None:
+    """The first of these requests that has been answered, if any."""
+    for job in late:
+        if job.done() and not job.cancelled() and job.exception() is None and not inspect.isawaitable(job.result()):
+            return job
+    return None
+
+
+async def _until_any(futures: Iterable[asyncio.Future[Any]], seconds: float | None = None) -> None:
+    """Wait until one more of these is done."""
+    await asyncio.wait([future for future in futures if not future.done()], timeout=seconds,
+                       return_when=asyncio.FIRST_COMPLETED)
+
+
 def _let_go(job: Future[Any]) -> None:
     """Close a coroutine that a thread has made and that nobody will await any more."""
     if not job.cancelled() and job.exception() is None and inspect.iscoroutine(job.result()):
@@ -357,6 +397,10 @@ class _Crew:
         self.doubt = doubtful_after(race._compiled_race().n_arms, paid=True) if endless else 0
         self.failure: BaseException | None = None
         self.answered = self.failed = 0
+        self.queued: set[Future[Any]] = set()   # calls that may not have begun
+        self.held = 0                           # threads whose calls have been given up
+        self.stirred = 0.0                      # when a thread last took a call
+        self.stuck = False                      # whether it was said that every thread is held
         self.workers: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()            # set when a worker has ended
         self.moved = asyncio.Event()            # set, and replaced, when a look has been taken or a worker has failed
@@ -374,6 +418,8 @@ class _Crew:
             await asyncio.gather(*self.workers, return_exceptions=True)
         if isinstance(self.failure, _AnswerError):
             raise TypeError(*self.failure.args) from None
+        if isinstance(self.failure, _StuckError):
+            raise TimeoutError(*self.failure.args) from None
         if self.failure is not None:
             raise self.failure
 
@@ -397,6 +443,8 @@ class _Crew:
                     await self._until_moved()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.failure = self.failure or error
+            for job in self.queued:
+                job.cancel()
         finally:
             self.ended.set()
             self._wake()
@@ -408,12 +456,16 @@ class _Crew:
                 await self.moved.wait()
 
     async def _answer(self, arm: int, row: int) -> None:
+        late: Late = {}         # earlier requests for this reward that threads may still be at
         for attempt in range(self.retries + 1):
             try:
-                found = await self._request(arm, row)
+                found = await self._request(arm, row, attempt, late)
                 value = _number(found, arm, row)
                 break
-            except _AnswerError:
+            except _NotSent:
+                self.given_up += attempt > 0 and self.failure is None
+                return
+            except (_AnswerError, _StuckError):
                 raise
             except Exception as error:
                 if attempt < self.retries and self.failure is None:
@@ -422,8 +474,7 @@ class _Crew:
                     if _clock.over(self.end - wait):
                         self.given_up += 1
                         return
-                    self.again += 1
-                    await asyncio.sleep(wait)
+                    await self._pause(wait, late)
                     continue
                 self.failed += 1
                 # Where all fails from the beginning, the function is at fault and not the answer.
@@ -434,38 +485,118 @@ class _Crew:
                 found, value = None, math.nan
         self._take(arm, row, value, found)
 
-    async def _request(self, arm: int, row: int) -> Any:
-        limit = asyncio.timeout(self.timeout)
-        if self.pool is None:
-            job = thread = None
-        else:
-            job = self.pool.submit(contextvars.copy_context().run, self.evaluate, arm, row)
+    async def _pause(self, seconds: float, late: Late) -> None:
+        """Wait before a request is sent again, unless an earlier one is answered."""
+        end = time.monotonic() + seconds
+        while _earlier(late) is None:
+            left = max(0.0, end - time.monotonic())
+            if left == 0.0 or all(thread.done() for thread in late):
+                await asyncio.sleep(left)
+                break
+            await _until_any(late, left)
+
+    async def _request(self, arm: int, row: int, attempt: int, late: Late) -> Any:
+        """The answer of a request, or of one of those before it that are `late`, if that comes first."""
+        earlier = _earlier(late)
+        if earlier is not None:
+            return earlier.result()
+        limit = asyncio.timeout(self.timeout if self.pool is None else None)
+        job = thread = None
+        if self.pool is not None:
+            loop = asyncio.get_running_loop()
+            begun: asyncio.Future[None] = loop.create_future()
+
+            before = list(late.values())
+
+            def call() -> Any:
+                earlier = _earlier(before)      # its answer has set this thread free, and the event loop not seen it
+                if earlier is not None:
+                    return earlier.result()
+                loop.call_soon_threadsafe(self._begin, begun, attempt)
+                return self.evaluate(arm, row)
+
+            job = self.pool.submit(contextvars.copy_context().run, call)
             thread = asyncio.wrap_future(job)
+            thread.add_done_callback(_seen)
         try:
             async with limit:
-                if thread is None:
+                if thread is None or job is None:
+                    self.again += attempt > 0
                     return await self.evaluate(arm, row)
-                found = await asyncio.shield(thread)
+                if self.timeout is not None:
+                    await self._until_begun(job, begun, thread, late, self.timeout)
+                    limit.reschedule(loop.time() + self.timeout)
+                while not thread.done():
+                    earlier = _earlier(late)
+                    if earlier is not None:
+                        self._give_up(job, thread)
+                        return earlier.result()
+                    await _until_any([thread, *late])
+                found = thread.result()
                 return await found if inspect.isawaitable(found) else found
         except TimeoutError:
             if not limit.expired():
                 raise
-            if job is not None:
-                job.add_done_callback(_let_go)
+            if job is not None and thread is not None:
+                self._give_up(job, thread)
+                late[thread] = job
             raise TimeoutError(f"evaluate({arm}, {row}) gave no answer within {self.timeout:g} s") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 raise RuntimeError(f"evaluate({arm}, {row}) was cancelled, and the race was not") from None
-            if job is not None:
-                job.add_done_callback(_let_go)
-            if thread is not None and self.flight.over:           # its answer is for nobody
-                thread.cancel()
-            elif thread is not None:                            # nothing stops a thread: keep what it was paid for
+            if job is None or thread is None or job.cancel():
+                raise
+            job.add_done_callback(_let_go)
+            if not self.flight.over:            # nothing stops a thread: keep what it was paid for
                 found = await thread
                 if not inspect.isawaitable(found):
                     self._take(arm, row, _number(found, arm, row), found)
             raise
+
+    def _begin(self, begun: asyncio.Future[None], attempt: int) -> None:
+        """A thread has taken a call."""
+        self.stirred = time.monotonic()
+        self.again += attempt > 0
+        if not begun.done():
+            begun.set_result(None)
+
+    async def _until_begun(self, job: Future[Any], begun: asyncio.Future[None], thread: asyncio.Future[Any],
+                           late: Late, timeout: float) -> None:
+        """Wait until a thread takes a call, or an earlier request is answered; what is to be sent no more is cancelled.
+
+        A call waits only while threads are held by others that have been given up.
+        """
+        came = time.monotonic()
+        self.queued.add(job)
+        try:
+            while not begun.done() and _earlier(late) is None:
+                ended = self.failure is not None or _clock.over(self.end)
+                if thread.cancelled() or ended and job.cancel():
+                    raise _NotSent
+                now, held = time.monotonic(), self.held >= self.concurrency
+                if held and not self.stuck:
+                    self.stuck = True
+                    warnings.warn(STUCK.format(self.concurrency, timeout), RuntimeWarning,
+                                  stacklevel=_checks.users_level())
+                if held and now >= max(self.stirred, came) + PATIENCE * timeout and job.cancel():
+                    raise _StuckError(f"{STUCK.format(self.concurrency, timeout)}, and none did within "
+                                      f"{PATIENCE * timeout:g} s; let evaluate itself give up in time")
+                await _until_any([begun, thread, *late], min(max(0.0, self.end - now), timeout))
+        finally:
+            self.queued.discard(job)
+
+    def _give_up(self, job: Future[Any], thread: asyncio.Future[Any]) -> None:
+        """Wait no more for a call: where no thread has taken it, none will; otherwise it holds one until it returns."""
+        if job.cancel():
+            return
+        job.add_done_callback(_let_go)
+        if not thread.done():
+            self.held += 1
+            thread.add_done_callback(self._free)
+
+    def _free(self, thread: asyncio.Future[Any]) -> None:
+        self.held -= 1
 
     def _take(self, arm: int, row: int, value: float, found: Any) -> None:
         """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused.
