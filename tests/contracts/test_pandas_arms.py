@@ -122,6 +122,8 @@ BY_NAME = {
                           (fr.KLLUCB, (3, 1, 0.2)), (fr.OCBA, (3, 1, 600)), (fr.SAR, (3, 1, 600)),
                           (fr.SubsetRace, (3, 1, 600)))},
     "race_predictions(cost)": predicted,
+    "race_predictions(support)": lambda given: ended(race_predictions(
+        np.zeros(N), TABLE, "neg_mean_squared_error", support=(-1, given), rng=1)),
     "RacingSearchCV(cost)": searched,
     "Budgeted(rows_per_quantum)": lambda given: chosen(BudgetedUCB)(given.astype(int)),
     "CoarseGrid(rows_per_quantum)": lambda given: chosen(CoarseGrid)(given.astype(int)),
@@ -477,6 +479,39 @@ def test_blocks_told_to_a_race_without_names():
     assert rounds.result().mean.tolist() == pytest.approx(TABLE[:2].mean().tolist())
     with pytest.raises(ValueError, match="rewards has the names 'a', 'b', 'z'"):
         rounds.tell(TABLE.iloc[2].set_axis(["a", "b", "z"]))
+
+
+def by_race(answer, **given):
+    return fr.race(answer, n_arms=3, n_rows=N, **given, **WITH)
+
+
+def by_cheap_race(answer, **given):
+    return fr.race(sources.CallableSource(answer, 3, N, (0, 1), reward_cost=5.0), **given, rng=1)
+
+
+def by_run(answer, **given):
+    return fr.FiniteRace(3, N, **given, **WITH).run(answer)
+
+
+def by_predictions(answer, **given):
+    return race_predictions(np.zeros(N), answer, n_candidates=3, scoring="neg_mean_squared_error",
+                            support=(-1.0, 0.0), rng=1, **given)
+
+
+@pytest.mark.parametrize("door", [by_race, by_cheap_race, by_run, by_predictions])
+def test_tables_that_a_function_returns_go_by_names_and_rows(door):
+    values = TABLE.to_numpy()
+
+    def table(arms, rows):
+        return pd.DataFrame(values[np.ix_(rows, arms)], rows, [ARMS[arm] for arm in arms])
+
+    ways = [table, lambda arms, rows: table(arms, rows).sort_index(axis=1, ascending=False).sort_index(),  # as a pivot
+            lambda arms, rows: table(arms, rows)[[ARMS[arm] for arm in arms[::-1]]].reset_index(drop=True)]
+    wanted = ended(door(lambda arms, rows: values[np.ix_(rows, arms)], names=ARMS))
+    assert [ended(door(way, names=ARMS)) for way in ways] == [wanted] * 3
+    with pytest.raises(ValueError, match="'elm'"):
+        door(lambda arms, rows: table(arms, rows).rename(columns={"b": "elm"}), names=ARMS)
+    assert ended(door(table)) == wanted         # without names of arms a table is in the order that was asked for
 
 
 def test_scores_of_learners_go_by_the_names_that_a_search_gives_them():

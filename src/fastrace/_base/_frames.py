@@ -162,6 +162,23 @@ def block_of(rewards: Any, names: tuple[str, ...] | None, arms: Any, n_arms: int
     return rewards, names
 
 
+def answer_of(found: Any, names: tuple[str, ...] | None, arms: Any, rows: Any) -> Any:
+    """What a function returned for these arms and rows: columns of a table go by the `names` of all arms, if known.
+
+    Rows of a frame of pandas whose index holds the numbers of the rows go by these, as a pivot sorts them.
+    """
+    if isinstance(found, np.ndarray):
+        return found
+    if names is not None and not only_numbered(names):
+        found, _ = block_of(found, names, arms, len(names))
+    index: Any = getattr(found, "index", None) if hasattr(found, "iloc") else None
+    if getattr(index, "dtype", np.dtype(object)).kind != "i" or hasattr(index, "step") or len(index) != len(rows):
+        return found                # an index that only counts says nothing
+    place = {row: k for k, row in enumerate(np.asarray(index).tolist())}
+    order = [place.get(row, -1) for row in np.asarray(rows).tolist()]
+    return found if -1 in order else found.iloc[order]
+
+
 def by_arm(rewards: Any, names: Sequence[Any] | None, arms: Any) -> Any:
     """A vector of rewards of these `arms`: if a series labels each with the name of an arm, they go by the labels.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastrace._core as _core
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._handed import handed_over
 from fastrace.results import RaceResult
 from fastrace.sources import CallableSource, Source
@@ -41,8 +41,10 @@ def completed(result: RaceResult, source: Source) -> RaceResult:
 class Receipts:
     """A user's function that keeps what it has answered since the last look of a race."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], race: _core.Race) -> None:
-        self.function, self.race = function, race
+    def __init__(
+        self, function: Callable[[Any, Any], Any], race: _core.Race, names: tuple[str, ...] | None, keep: bool
+    ) -> None:
+        self.function, self.race, self.names, self.keep = function, race, names, keep
         self.looked = race.n_looked
         self.blocks: list[Block] = []
 
@@ -51,7 +53,9 @@ class Receipts:
             self.looked = self.race.n_looked
             self.blocks.clear()
         asked = arms.copy(), rows.copy()            # the function may change both
-        found = self.function(arms, rows)
+        found = _frames.answer_of(self.function(arms, rows), self.names, *asked)
+        if not self.keep:
+            return found
         with contextlib.suppress(Exception):        # the source refuses, in words, an answer that is not numeric
             block = np.asarray(found)
             if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
@@ -65,17 +69,21 @@ def dear(source: Source, settings: Any) -> bool:
 
 
 @contextlib.contextmanager
-def receipts(source: Source, core: _core.Race, settings: Any, whole: Callable[[], Any]) -> Iterator[Source]:
-    """Yield the source to race on; an exception takes with it the race, `whole()`, and what has been paid for."""
-    if not dear(source, settings):
-        yield source
-        return
-    kept = None
-    running = source
-    if type(source) is CallableSource:
-        kept = Receipts(source.function, core)
+def receipts(
+    source: Source, core: _core.Race, settings: Any, names: tuple[str, ...] | None, whole: Callable[[], Any]
+) -> Iterator[Source]:
+    """Yield the source to race on; an exception takes with it the race, `whole()`, and what has been paid for.
+
+    What a function returns goes by the `names` of the arms, if it has names.
+    """
+    costly, kept, running = dear(source, settings), None, source
+    if type(source) is CallableSource and (costly or names is not None):
+        kept = Receipts(source.function, core, names, costly)
         running = CallableSource(kept, source.n_arms, source.n_rows, source.support, first_look=source.first_look,
                                  scan_advantage=source.scan_advantage, reward_cost=source.reward_cost)
+    if not costly:
+        yield running
+        return
     try:
         yield running
     except BaseException as error:

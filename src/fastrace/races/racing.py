@@ -381,7 +381,7 @@ class FiniteRace(InFlight):
         end, ended = _clock.deadline(max_seconds), ""
         try:
             with (naming(self, columns, self._race), shown(o, progress, end) as report,
-                  receipts(rewards, self._race, o, lambda: self) as running):
+                  receipts(rewards, self._race, o, self._names, lambda: self) as running):
                 if self._flight is not None:
                     self._flight.finish(running.read)
                 self._race.run(running, report, not dear(rewards, o))
@@ -633,7 +633,7 @@ def race(
     going: FiniteRace | None = None
     try:
         with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
-              receipts(source, core, settings, lambda: _begun(settings, core, known, source)) as running):
+              receipts(source, core, settings, known, lambda: _begun(settings, core, known, source)) as running):
             core.run(running, report, not dear(source, settings))
     except _clock.OutOfTime as late:
         going = None if core.done else getattr(late, "race", None) or _begun(settings, core, known, source)
