@@ -123,7 +123,7 @@ BY_NAME = {
                           (fr.SubsetRace, (3, 1, 600)))},
     "race_predictions(cost)": predicted,
     "race_predictions(support)": lambda given: ended(race_predictions(
-        np.zeros(N), TABLE, "neg_mean_squared_error", support=(-1, given), rng=1)),
+        np.zeros(N), TABLE, "neg_mean_squared_error", support=(-given, 0), first_look=5, rng=1)),
     "RacingSearchCV(cost)": searched,
     "Budgeted(rows_per_quantum)": lambda given: chosen(BudgetedUCB)(given.astype(int)),
     "CoarseGrid(rows_per_quantum)": lambda given: chosen(CoarseGrid)(given.astype(int)),
