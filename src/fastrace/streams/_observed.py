@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 from fastrace._base._checks import shown
 from fastrace._base._words import one_line
+from fastrace.streams._keys import canonical, is_itself
 from fastrace.streams._sequences import Sequence, doubts
 
 # Units, mean counted from the origin, variance of a unit, skewness, origin.
@@ -47,6 +48,16 @@ class _Clusters:
     def __copy__(self) -> _Clusters:
         new = _Clusters()
         new.place, new.sums, new.origin = dict(self.place), self.sums.copy(), self.origin
+        return new
+
+    def canonical(self) -> _Clusters:
+        """The same with canonical keys, which those of an older saved state need not be."""
+        used, keys = len(self.place), list(self.place)
+        found = canonical(keys)
+        if found == keys:
+            return self
+        new = _Clusters()
+        new.add(found, self.sums[0, :used], self.sums[1, :used], self.origin)
         return new
 
     def add(self, keys: Iterable[Hashable], counts: Any, totals: Any, origin: float = 0.0) -> None:
@@ -134,12 +145,6 @@ def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:
     return np.split(order, np.searchsorted(codes[order], np.arange(1, n_arms)))
 
 
-def _is_itself(value: Any) -> bool:
-    """Whether a value equals itself: neither nan does, nor what pandas has for a missing entry."""
-    same = value == value
-    return isinstance(same, (bool, np.bool_)) and bool(same)
-
-
 def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     """A column of a frame, without missing entries."""
     columns = [str(key) for key in (frame.keys() if isinstance(frame, dict) else getattr(frame, "columns", ()))]
@@ -159,7 +164,7 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     else:
         missing = np.zeros(values.shape, dtype=bool)
         if values.dtype.kind == "O":
-            missing[:] = [value is None or not _is_itself(value) for value in values.tolist()]
+            missing[:] = [value is None or not is_itself(value) for value in values.tolist()]
     if missing.any():
         raise ValueError(f"column {name!r} has {int(missing.sum())} missing entries, the first in row "
                          f"{int(np.argmax(missing))}, counted from 0; drop or fill such rows")

@@ -16,6 +16,7 @@ import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _frames
 from fastrace.results import ComparisonResult
 from fastrace.streams import _rules
+from fastrace.streams._keys import canonical, keys_of, listed
 from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, instants, ratios, split
 from fastrace.streams._sequences import differences
 
@@ -23,7 +24,7 @@ FOR_ARMS = 0.2          # share of delta that the intervals of the arms spend; t
 FIRST, GROWS = 20, 1.2  # rewards at the first look that is kept, and how much they grow between two
 MANY_PAIRS, GROWS_FASTER = 10**4, 2.0       # pairs from which on looks are fewer, as each costs time and memory by pair
 MOST_PAIRS = 200_000    # at which an exact look takes some seconds
-AT_ONCE = 1 << 16       # rewards that are taken, or keys that are checked, between two times that Ctrl-C is heard
+AT_ONCE = 1 << 16       # rewards that are taken between two times that Ctrl-C is heard
 MOST_ABSOLUTE = 1e100
 MOST_ARMS = 10**6
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -130,6 +131,8 @@ class Comparison(_checks.OwnInit):
         self._labels = _labels(arms)
         self.names = tuple(str(label) for label in self._labels)
         self._code = {label: code for code, label in enumerate(self._labels)}
+        for code, label in enumerate(canonical(list(self._labels))):
+            self._code.setdefault(label, code)      # a date, in whichever unit
         self.delta = _checks.probability(delta, "delta")
         self.support = None if support is None else _checks.interval(support)
         self.clusters = _checks.flag(clusters, "clusters")
@@ -185,7 +188,8 @@ class Comparison(_checks.OwnInit):
             Its reward.
         cluster : hashable, optional
             Key of the cluster, with ``clusters=True``. The same key of two arms means one cluster, as of a user who saw
-            both, or a block that holds both.
+            both, or a block that holds both. Dates of one instant are one key, in any unit and library; a date is its
+            midnight.
         time : any, optional
             When, for the history; not used otherwise.
         """
@@ -209,7 +213,7 @@ class Comparison(_checks.OwnInit):
 
     @_alone
     def observe_many(
-        self, arms: Any, rewards: ArrayLike, *, clusters: Iterable[Hashable] | None = None, times: Any = None
+        self, arms: Any, rewards: ArrayLike, *, clusters: Iterable[Hashable] | Hashable = None, times: Any = None
     ) -> None:
         """Observe rewards in order.
 
@@ -219,8 +223,8 @@ class Comparison(_checks.OwnInit):
             The arm of each reward, or the arm of all of them.
         rewards : array_like, shape (k,)
             Rewards.
-        clusters : array_like of hashables, shape (k,), optional
-            Key of the cluster of each, with ``clusters=True``.
+        clusters : array_like of hashables, shape (k,), or a key, optional
+            Key of the cluster of each, or that of all of them, with ``clusters=True``. A tuple is one key per reward.
         times : array_like, shape (k,), optional
             When each came, for the history.
 
@@ -229,6 +233,8 @@ class Comparison(_checks.OwnInit):
         ValueError
             If an arm is unknown, a reward is nan or outside `support`, or lengths or pandas indexes differ. Nothing is
             changed then; nor by Ctrl-C.
+        TypeError
+            If `clusters` is a frame, a dict or a set, or a key cannot be hashed.
         """
         _frames.require_same_rows(arms=arms, rewards=rewards, clusters=clusters, times=times)
         values = self._rewards(rewards)
@@ -303,18 +309,16 @@ class Comparison(_checks.OwnInit):
                 bad = int(np.argmax((codes < 0) | (codes >= len(self._labels))))
                 raise ValueError(f"arms[{bad}] is {array[bad]}; {self._needed()}")
             return codes
-        labels = array.tolist() if isinstance(array, np.ndarray) else array
+        labels = listed(array) if isinstance(array, np.ndarray) else array
         code_of = self._code
         try:
             return np.array([code_of[label] for label in labels], dtype=np.intp)
         except (KeyError, TypeError):
-            for place, label in enumerate(labels):
-                self._code_of(label, f"arms[{place}]")
-            raise
+            return np.array([self._code_of(label, f"arms[{k}]") for k, label in enumerate(labels)], dtype=np.intp)
 
     def _code_of(self, label: Any, name: str) -> int:
         try:
-            return self._code[label]
+            return self._code[label] if label in self._code else self._code[canonical([label])[0]]
         except (KeyError, TypeError):
             raise ValueError(f"{name} is {_checks.shown(label)}; {self._needed()}") from None
 
@@ -322,25 +326,14 @@ class Comparison(_checks.OwnInit):
         shown = ", ".join(map(repr, self._labels[:10])) + (", ..." if len(self._labels) > 10 else "")
         return f"one of the arms {shown} is needed"
 
-    def _keys(self, clusters: Iterable[Hashable] | None, count: int) -> list[Hashable] | None:
+    def _keys(self, clusters: Any, count: int) -> list[Hashable] | None:
         if not self.clusters:
             if clusters is not None:
                 raise ValueError("clusters are given and this comparison has none: make it with clusters=True")
             return None
         if clusters is None:
             raise ValueError("clusters is missing; with clusters=True each reward needs the key of its cluster")
-        keys: list[Hashable] = clusters.tolist() if hasattr(clusters, "tolist") else list(clusters)
-        if len(keys) != count:
-            raise ValueError(f"clusters has {len(keys)} keys and rewards {count}; each reward needs one")
-        odd = next((key for key in keys if not isinstance(key, Hashable)), None)
-        if odd is not None:
-            raise TypeError(f"clusters holds {_checks.shown(odd)} of type {type(odd).__name__}; a key per reward is "
-                            f"needed, a word, a number or a tuple")
-        parts = (keys[start:start + AT_ONCE] for start in range(0, count, AT_ONCE))
-        if any(key is None or key != key for part in parts for key in dict.fromkeys(part)):
-            bad = next(place for place, key in enumerate(keys) if key is None or key != key)
-            raise ValueError(f"clusters[{bad}] is {keys[bad]!r}; a key is needed: drop such rewards, or give each one")
-        return keys
+        return keys_of(clusters, count)
 
     def _look(self, time: Any) -> None:
         """Keep what is known now, and plan the next time."""
@@ -573,7 +566,7 @@ class Comparison(_checks.OwnInit):
         if values.dtype.kind not in "fiub":
             raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
                              f"{_first_word(values, reward)}")
-        found = sorted(set(labels.tolist()), key=lambda label: (str(type(label)), label))
+        found = sorted(set(listed(labels)), key=lambda label: (str(type(label)), label))
         if time is not None:
             times = column(frame, time, "time")
             order = np.argsort(instants(times, time), kind="stable")
@@ -590,6 +583,7 @@ def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]
     made = cls.__new__(cls)
     Comparison.__init__(made, **known)
     arms, counts, following, history, time = seen
+    arms = [arm.canonical() if isinstance(arm, _Clusters) else arm for arm in arms]
     if [type(arm) for arm in arms] != [type(arm) for arm in made._arms]:
         raise ValueError("its arms are not of its kind")
     good = isinstance(counts, np.ndarray) and counts.dtype == np.int64
@@ -637,7 +631,7 @@ def _labels(arms: int | Sequence[Hashable]) -> tuple[Hashable, ...]:
         if count > MOST_ARMS:
             raise ValueError(f"arms is {count}; at most {MOST_ARMS} are allowed, since each has a record of its own")
         return tuple(range(count))
-    labels = tuple(arms.tolist() if isinstance(arms, np.ndarray) else arms)
+    labels = tuple(listed(arms) if isinstance(arms, np.ndarray) else arms)
     names = [str(label) for label in labels]
     twin = _checks.twice(names)
     if twin is not None:
