@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy import special, stats
 
 from chains import assert_runs_continue
+from ctrl_c import press
 from fastrace import mcmc
 from fastrace.mcmc.kernels import surrogate_gibbs
 from guarantee import assert_fits, assert_mean, few_or_many
@@ -546,3 +548,31 @@ def test_classes_of_small_groups_are_found_and_move_freely():
     found = trace.to_arrays()["posterior"]
     assert (found["label"] == label).mean() > 0.99
     np.testing.assert_allclose(found["scale"].mean(axis=(0, 1)), scale, rtol=0.15)
+
+
+def test_a_sweep_that_reads_its_groups_hears_ctrl_c_and_is_undone():
+    """A sweep of many terms is left in its midst; the state is that after the last whole one, whose draw is kept."""
+    rng, group = np.random.default_rng(0), np.repeat(np.arange(500), 50)
+    model = mcmc.GLM(np.ones((len(group), 1)), rng.standard_normal(len(group)), "student-t", prior_sd=1.0)
+    kernel = mcmc.SurrogateGibbs(mcmc.MixtureOf(model, group, 400))
+    start = kernel.init(rng=1)
+    begun = time.process_time()
+    whole = kernel.run(np.random.default_rng(2), start, 3)[1].draws
+    sweep, kept = (time.process_time() - begun) / 3, []
+
+    def run():
+        try:
+            kernel.run(np.random.default_rng(2), start, 3)
+        except KeyboardInterrupt as error:
+            kept.append(getattr(error, "partial_run", None))
+            raise
+
+    assert press(run, times=3, after=0.3 * sweep) == 3
+    assert None in kept                         # within the first sweep
+    assert press(run, times=3, after=1.5 * sweep) == 3
+    assert any(kept)
+    for state, steps in filter(None, kept):
+        np.testing.assert_array_equal(steps.draws, whole[: len(steps.draws)])
+        there = kernel.run(np.random.default_rng(2), start, len(steps.draws))[0]
+        for name in ("position", "noise", "decisions"):
+            np.testing.assert_array_equal(getattr(state, name), getattr(there, name))

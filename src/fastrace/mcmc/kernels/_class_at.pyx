@@ -15,6 +15,7 @@ from scipy.linalg.cython_blas cimport dtrmv
 from scipy.linalg.cython_lapack cimport dpotrf, dpotrs
 
 from fastrace._base._guard cimport guard_await, guard_build, guard_built, guard_check_built
+from fastrace._base._signals cimport check_signals
 from fastrace._models._group_expansions cimport GroupExpansions
 from fastrace.likelihoods cimport fr_glm_derivatives, fr_glm_mixed, GLMSource
 
@@ -24,6 +25,8 @@ cnp.import_array()
 
 cdef enum:
     DAMPINGS = 12
+    WORK_PER_CHECK = 1 << 22        # products
+    WORK_PER_ROW = 64               # what the derivatives of a row cost beside its products
 
 
 cdef class ClassAt:
@@ -87,6 +90,7 @@ cdef class ClassAt:
     cdef int add_up(self, const double *theta, const double *features, const double *sums, const Py_ssize_t *members,
                     Py_ssize_t count) except -1 nogil:
         cdef Py_ssize_t d = self.dim, a, b, i
+        cdef int64_t n, work = 0
         cdef const double *origin = <const double *>cnp.PyArray_DATA(self.groups.origin)
         cdef const int64_t *start = <const int64_t *>cnp.PyArray_DATA(self.groups.starts)
         self.value = 0.0
@@ -97,8 +101,13 @@ cdef class ClassAt:
             for b in range(d):
                 self.slope[a] -= self.whole[a * d + b] * (theta[b] - origin[b])
         for i in range(count):
-            if start[members[i] + 1] - start[members[i]] <= self.most:
-                self.read(theta, start[members[i]], start[members[i] + 1] - start[members[i]])
+            n = start[members[i] + 1] - start[members[i]]
+            if n <= self.most:
+                self.read(theta, start[members[i]], n)
+                work += n * (d * d + WORK_PER_ROW)
+                if work >= WORK_PER_CHECK:
+                    work = 0
+                    check_signals()
         return 0
 
     cdef int read(self, const double *theta, int64_t first, int64_t n) except -1 nogil:

@@ -38,6 +38,12 @@ cdef class MixtureMemory:
     cdef double *mean
     cdef double *spread
     cdef double *noise
+    # what of it is numbers, in one piece, and the state that `put_back` goes back to
+    cdef double *numbers
+    cdef double *kept_numbers
+    cdef Py_ssize_t *kept_label
+    cdef int64_t kept_tally[4]
+    cdef Py_ssize_t n_numbers
     # priors: of the classes, as they stand, and of their mean
     cdef double *precision
     cdef const double *prior_mean
@@ -66,5 +72,8 @@ cdef class MixtureMemory:
     cdef void write(self, double *to) noexcept nogil
     # The normal prior of the classes as it stands.
     cdef void take_prior(self) noexcept nogil
+    # Note the state, and go back to what was noted last: a sweep that an exception ends is undone.
+    cdef void keep(self) noexcept nogil
+    cdef void put_back(self) noexcept nogil
     # How many rows a group has.
     cdef int64_t rows_of(self, Py_ssize_t g) noexcept nogil

@@ -99,9 +99,12 @@ cdef class MixtureMemory:
         self.has_small = np.diff(groups.starts).min() <= small_rows
         if self.has_small or self.shared:
             self.here, self.there = (ClassAt(source, groups, small_rows, self.n_moving) for _ in range(2))
-        self.theta, self.weight, self.log_weight = self._numbers(k * d), self._numbers(k), self._numbers(k)
-        self.scale = self._numbers(k)
-        self.mean, self.spread, self.noise = self._numbers(d), self._numbers(d), self._numbers(k + 1)
+        self.kept_label, self.n_numbers = self._places(g), k * d + 2 * d + 4 * k + 1
+        self.numbers, self.kept_numbers = self._numbers(self.n_numbers), self._numbers(self.n_numbers)
+        self.theta = self.numbers
+        self.mean = self.theta + k * d
+        self.spread, self.scale = self.mean + d, self.mean + 2 * d
+        self.weight, self.log_weight, self.noise = self.scale + k, self.scale + 2 * k, self.scale + 3 * k
         self.precision = self._numbers(d)
         self.powers, self.sums = self._numbers((k + 1) * groups.n_terms), self._numbers(k * groups.n_terms)
         self.values, self.score, self.share = self._numbers(g * k), self._numbers(k), self._numbers(k)
@@ -204,6 +207,16 @@ cdef class MixtureMemory:
                 self.precision[j] = 1.0 / (self.spread[j] * self.spread[j])
             else:
                 self.mean[j], self.precision[j] = self.prior_mean[j], self.prior_precision[j]
+
+    cdef void keep(self) noexcept nogil:
+        memcpy(self.kept_numbers, self.numbers, self.n_numbers * sizeof(double))
+        memcpy(self.kept_label, self.label, self.n_groups * sizeof(Py_ssize_t))
+        memcpy(self.kept_tally, self.tally, sizeof(self.tally))
+
+    cdef void put_back(self) noexcept nogil:
+        memcpy(self.numbers, self.kept_numbers, self.n_numbers * sizeof(double))
+        memcpy(self.label, self.kept_label, self.n_groups * sizeof(Py_ssize_t))
+        memcpy(self.tally, self.kept_tally, sizeof(self.tally))
 
     cdef int64_t rows_of(self, Py_ssize_t g) noexcept nogil:
         cdef const int64_t *start = <const int64_t *>cnp.PyArray_DATA(self.groups.starts)

@@ -73,6 +73,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
     cdef int64_t rows[ROWS_AT_ONCE]
     cdef double before[ROWS_AT_ONCE]
     cdef double after[ROWS_AT_ONCE]
+    cdef int64_t work                   # terms of rows and the like since the last look for Ctrl-C
     cdef int64_t n_read                 # of this sweep
     cdef int64_t n_decided, n_accepted, n_full
     cdef row_stream_t stream
@@ -81,20 +82,23 @@ cdef class SurrogateGibbsCore(MixtureMemory):
         row_stream_init(&self.stream)
 
     def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags, n_tuned=-1):
-        """Make as many sweeps as the arrays have places. From 0 up, `n_tuned` sweeps have adapted the moves before."""
+        """Make as many sweeps as the arrays have places. From 0 up, `n_tuned` sweeps have adapted the moves before.
+
+        After an exception, as from Ctrl-C within a sweep, the state is that after `n_done` sweeps.
+        """
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef Py_ssize_t n = draws.shape[0], t
-        cdef int64_t work = 0, tuned = n_tuned
+        cdef int64_t tuned = n_tuned
         if draws.shape[1] != self.size or rows.shape[0] != n or looks.shape[0] != n or flags.shape[0] != n:
             raise ValueError("the arrays of a run must agree in length")
         guard_enter(&self.guard, self)
+        self.n_done = self.work = 0
+        memset(self.tally, 0, sizeof(self.tally))
+        self.take_prior()
+        self.keep()
         try:
-            self.n_done = 0
-            for i in range(4):
-                self.tally[i] = 0
             with rng.bit_generator.lock:
                 with nogil:
-                    self.take_prior()
                     for t in range(n):
                         self.sweep(bits, tuned + t if tuned >= 0 else -1)
                         self.write(&draws[t, 0])
@@ -103,12 +107,21 @@ cdef class SurrogateGibbsCore(MixtureMemory):
                         flags[t] = <uint8_t>((2 * self.n_accepted >= self.n_decided)
                                              | ((self.n_full > 0 and self.n_full == self.n_decided) << 1))
                         self.n_done = t + 1
-                        work += 1024 + self.n_read
-                        if work >= WORK_PER_CHECK:
-                            work = 0
-                            check_signals()
+                        self.keep()
+                        self.listen(1024)
+        except BaseException:
+            self.put_back()
+            raise
         finally:
             guard_leave(&self.guard)
+
+    cdef int listen(self, int64_t work) except -1 nogil:
+        """Let Ctrl-C through where much has been done since the last look."""
+        self.work += work
+        if self.work >= WORK_PER_CHECK:
+            self.work = 0
+            check_signals()
+        return 0
 
     cdef int sweep(self, bitgen_t *bits, int64_t tuned) except -1 nogil:
         cdef Py_ssize_t g, j, k
@@ -118,6 +131,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
         self.groups.values_of(self.powers, self.n_classes, self.values)
         for g in range(self.n_groups):
             self.draw_label(g, bits)
+            self.listen(self.n_classes)
         sort_members(self.label, self.n_groups, self.n_classes, self.member, self.begin)
         if self.moves_parameters:
             for g in range(self.n_groups):
@@ -178,6 +192,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
         self.source.add_sums((<const int64_t *>cnp.PyArray_DATA(self.groups.starts))[g], self.rows_of(g), self.arms,
                              self.n_classes, self.score)
         self.n_read += self.rows_of(g)
+        self.listen(self.n_classes * self.rows_of(g))
         for k in range(self.n_classes):
             self.score[k] += self.log_weight[k]
             if not self.score[k] < INFINITY:
@@ -218,6 +233,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
             self.source.add_sums(first, n, arms, 2, sums)
             log_ratio[0] += sums[1] - sums[0] - expected
             self.n_read += n
+            self.listen(2 * n)
             return 1
         count = random_poisson(&self.stream.bits, rate) if rate > 0.0 else 0
         self.n_read += count
@@ -225,7 +241,8 @@ cdef class SurrogateGibbsCore(MixtureMemory):
             part = min(count, <int64_t>ROWS_AT_ONCE)
             self.read(g, first, <uint32_t>n, <Py_ssize_t>part, size, slack, log_ratio)
             count -= part
-        return 0
+            self.listen(2 * part)
+        return self.listen(self.groups.n_terms)
 
     cdef int read(self, Py_ssize_t g, int64_t first, uint32_t n, Py_ssize_t count, double size, double slack,
                   double *log_ratio) except -1 nogil:
@@ -343,12 +360,17 @@ cdef class SurrogateGibbsCore(MixtureMemory):
                       - 0.5 * self.there.squared(self.room) / (share * share))
         for j in range(self.begin[k], self.begin[k + 1]):
             if self.rows_of(self.member[j]) <= self.small_rows:
-                self.n_read += self.rows_of(self.member[j])
+                self.count_small(self.member[j])
             else:
                 self.weigh(self.member[j], self.groups.value(self.member[j], features)
                            - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
         self.decide_on(k, log_ratio, True, plain, tuned, bits)
         return 0
+
+    cdef int count_small(self, Py_ssize_t g) except -1 nogil:
+        """The rows of a small group have been read, for derivatives at two points."""
+        self.n_read += self.rows_of(g)
+        return self.listen(2 * self.dim * self.rows_of(g))
 
     cdef int draw_shared_scale(self, int64_t tuned, bitgen_t *bits) except -1 nogil:
         """The logarithm t of the scale of all classes given their coefficients, about Newton's step along it.
@@ -379,7 +401,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
                 self.groups.features(self.new, 1, features)
                 for j in range(self.begin[k], self.begin[k + 1]):
                     if self.rows_of(self.member[j]) <= self.small_rows:
-                        self.n_read += self.rows_of(self.member[j])
+                        self.count_small(self.member[j])
                     else:
                         self.weigh(self.member[j], self.groups.value(self.member[j], features)
                                    - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
