@@ -1,7 +1,10 @@
 """Keys of clusters and labels of arms: one for all, dates of any unit, and what is refused."""
 
+import copy
 import datetime
 import pickle
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -187,3 +190,65 @@ def test_arms_that_are_dates_are_called_by_date(unit):
     assert fr.Comparison(days, reference=days[1]).result().pairs.tolist() == [[0, 1]]
     with pytest.raises(ValueError, match=r"arms\[1\] is .*; one of the arms"):
         test.observe_many([days[0], np.datetime64("2026-01-03", unit)], [1.0, 1.0])
+
+
+# What a call costs, and what it leaves if it is broken off
+
+@pytest.mark.parametrize("key", [17, 10**6], ids=["known", "new"])
+def test_a_call_of_one_reward_copies_no_other_cluster(key):
+    test = made()
+    for users in (range(10_000), range(10_000, 20_001)):            # the sums have room from the second on
+        test.observe_many("a", np.arange(float(len(users))) % 7, clusters=users)
+    test.observe_many("a", np.ones(test._next - test.n_read), clusters=5)
+    assert test._next > test.n_read + 1 and test._arms[0].sums.shape[1] > 20_001       # it neither looks nor grows
+    tracemalloc.start()
+    try:
+        test.observe_many(["a"], [1.0], clusters=[key])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000        # bytes; the sums of the clusters alone are 320,000
+
+
+def state(test):
+    arms = [(list(arm.place.items()), arm.sums[:, :len(arm.place)].tolist(), arm.origin) for arm in test._arms]
+    assert not any(arm.sums[:, len(arm.place):].any() for arm in test._arms)
+    return arms, test._counts.tolist(), test._next, test._time, test.history["n_read"].tolist()
+
+
+@pytest.mark.parametrize("seen", [0, 16])
+def test_an_interrupt_at_any_line_leaves_all_as_it_was(seen):
+    n = seen + 30               # looks are after 20 rewards, then 24, and sums have room for 16 clusters at first
+    rng = np.random.default_rng(4)
+    arms, x, keys = rng.choice(["a", "b"], n, p=[0.2, 0.8]), rng.normal(5.0, size=n), rng.integers(0, 60, size=n)
+    start, whole = made(), made()
+    start.observe_many(arms[:seen], x[:seen], clusters=keys[:seen])
+    before, rest = state(start), slice(seen, None)
+    whole.observe_many(arms, x, clusters=keys)
+    tracer, lines, broken = sys.gettrace(), 0, True
+    while broken:
+        test, left = copy.deepcopy(start), lines
+
+        def trace(frame, event, arg):
+            nonlocal left
+            code = frame.f_code         # the wrapper that locks has a line after the call is over
+            if code.co_name == "called" or not code.co_filename.endswith(("comparison.py", "_observed.py")):
+                return None
+            left -= event == "line"
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        try:
+            sys.settrace(trace)
+            test.observe_many(arms[rest], x[rest], clusters=keys[rest])
+            broken = False
+        except KeyboardInterrupt:
+            assert state(test) == before
+            test.observe_many(arms[rest], x[rest], clusters=keys[rest])
+        finally:
+            sys.settrace(tracer)
+        assert state(test) == state(whole)
+        lines += 1
+    assert lines > 200          # of which some are within each of the looks, and of the arms

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import itertools
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -77,6 +79,19 @@ class _Clusters:
         np.add.at(self.sums[0], places, counts)
         np.add.at(self.sums[1], places, totals)
 
+    def mark(self, keys: Iterable[Hashable]) -> Callable[[], _Clusters]:
+        """What undoes all that is added to these keys, or to new ones, from now on; it costs nothing for other keys."""
+        held = self.place
+        places = np.array(list({held[key] for key in keys if key in held}), dtype=np.intp)
+        return functools.partial(self._undo, len(held), self.origin, places, self.sums[:, places])
+
+    def _undo(self, used: int, origin: float, places: NDArray[np.intp], sums: NDArray[np.float64]) -> _Clusters:
+        self.sums[:, places] = sums
+        self.sums[:, used:] = 0.0
+        self.place = dict(itertools.islice(self.place.items(), used))       # clusters are numbered in this order
+        self.origin = origin
+        return self
+
     @property
     def n_samples(self) -> int:
         return int(self.sums[0].sum())
@@ -137,6 +152,21 @@ class _Shared:
             common[chosen] = np.bincount(row, seen[column], len(arms))[arm]
             covariance[chosen] = np.bincount(row, error * theirs[column], len(arms))[arm]
         return common, covariance
+
+
+def marked(arms: list[Any], codes: NDArray[np.intp], keys: list[Hashable] | None) -> dict[int, Callable[[], Any]]:
+    """By arm of these rewards, what gives it as it is now, once they have been added."""
+    undo: dict[int, Callable[[], Any]] = {}
+    for code, places in enumerate(split(codes, len(arms))):
+        if places.size and keys is None:
+            undo[code] = functools.partial(_same, copy.copy(arms[code]))
+        elif places.size and keys is not None:
+            undo[code] = arms[code].mark(map(keys.__getitem__, places.tolist()))
+    return undo
+
+
+def _same(arm: Any) -> Any:
+    return arm
 
 
 def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:
@@ -219,6 +249,17 @@ def instants(times: NDArray[Any], name: str) -> NDArray[Any]:
             raise ValueError(f"column {name!r} holds {shown(word)} in row {row}; numbers, dates, or words as of ISO "
                              f"8601 are needed, such as '2026-11-28T09:30', as others do not sort by time") from None
     return _moments_of(found, name)
+
+
+def later(mine: Any, theirs: Any) -> Any:
+    """The later of two times, of which each may be missing."""
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    try:
+        return theirs if theirs > mine else mine
+    except TypeError:
+        raise ValueError(f"the last time is {shown(mine)} on one side and {shown(theirs)} on the other, which cannot "
+                         f"be compared; times of one kind are needed, all with a time zone or none") from None
 
 
 def _moments_of(found: list[datetime], name: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _frames
 from fastrace.results import ComparisonResult
-from fastrace.streams import _rules
+from fastrace.streams import _observed, _rules
 from fastrace.streams._keys import canonical, keys_of, listed
 from fastrace.streams._observed import _Bounded, _Clusters, _Shared, _Unbounded, column, instants, ratios, split
 from fastrace.streams._sequences import differences
@@ -243,8 +243,8 @@ class Comparison(_checks.OwnInit):
         when = None if times is None else np.asarray(times)
         if when is not None and when.shape != values.shape:
             raise ValueError(f"times has shape {when.shape} and rewards {values.shape}; both must be the same")
-        before = [copy.copy(arm) for arm in self._arms], self._counts.copy(), self._next, self._time
-        looks = len(self._history)
+        undo, looks = _observed.marked(self._arms, codes, keys), len(self._history)
+        before = self._counts.copy(), self._next, self._time
         try:
             start = 0
             while start < values.size:
@@ -256,7 +256,9 @@ class Comparison(_checks.OwnInit):
                     self._look(self._time)
                 start = end
         except BaseException:
-            self._arms, self._counts, self._next, self._time = before
+            for code, back in undo.items():
+                self._arms[code] = back()
+            self._counts, self._next, self._time = before
             self._shared = _Shared(len(self._labels))
             del self._history[looks:]
             raise
@@ -510,7 +512,7 @@ class Comparison(_checks.OwnInit):
                                  f"the same")
         found = copy.copy(other)  # as it is now
         with self._busy:
-            later = _later(self._time, found._time)
+            later = _observed.later(self._time, found._time)
             for mine, theirs in zip(self._arms, found._arms, strict=True):
                 mine._absorb(theirs)
             self._counts += found._counts
@@ -597,18 +599,6 @@ def _rebuild(cls: type[Comparison], known: dict[str, Any], seen: tuple[Any, ...]
             raise ValueError("its history is not about its arms")
     made._arms, made._counts, made._next, made._history, made._time = arms, counts, following, history, time
     return made
-
-
-def _later(mine: Any, theirs: Any) -> Any:
-    """The later of two times, of which each may be missing."""
-    if mine is None or theirs is None:
-        return theirs if mine is None else mine
-    try:
-        return theirs if theirs > mine else mine
-    except TypeError:
-        raise ValueError(f"the last time is {_checks.shown(mine)} on one side and {_checks.shown(theirs)} on the "
-                         f"other, which cannot be compared; times of one kind are needed, all with a time zone or none"
-                         ) from None
 
 
 def _first_word(rewards: Any, name: Any = "rewards") -> str:
