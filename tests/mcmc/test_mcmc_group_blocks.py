@@ -19,23 +19,29 @@ from surrogates import plain_inner
 SEED = 20161127
 
 
-def table_of(rng, n_groups, slopes):
-    """Columns, codes and outcomes; group 0 has one outcome alone."""
-    codes = rng.permutation(np.repeat(np.arange(n_groups), 7))
-    X = np.column_stack([np.ones(len(codes)), rng.standard_normal(len(codes))])
-    y = (rng.random(len(codes)) < 0.5) * 1.0
-    y[codes == 0] = 0.0
-    groups = mcmc.Groups(codes, slopes=[1], correlated=False) if slopes else mcmc.Groups(codes)
-    return X, codes, y, mcmc.GLM(X, y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
+def table_of(rng, n_groups, widths, correlated=False):
+    """Columns, outcomes, each factor's codes, and a model; group 0 of the first has one outcome alone.
+
+    `widths`: effects of a group of each factor, the first of `n_groups` groups of 7 rows, others of 3 groups.
+    """
+    codes = [rng.permutation(np.repeat(np.arange(n_groups), 7))]
+    n = len(codes[0])
+    X = np.column_stack([np.ones(n), *[rng.standard_normal(n) for _ in range(max(2, *widths) - 1)]])
+    y = (rng.random(n) < 0.5) * 1.0
+    y[codes[0] == 0] = 0.0
+    codes += [rng.permutation(n) % 3 for _ in widths[1:]]
+    groups = {f"f{k}": mcmc.Groups(own, slopes=list(range(1, q)) or None, correlated=correlated and q > 1)
+              for k, (own, q) in enumerate(zip(codes, widths, strict=True))}
+    return X, y, codes, mcmc.GLM(X, y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
 
 
-def as_twin(kernel, X, y, factors):
+def as_twin(kernel, X, y, factors, eta):
     """A step of the twin as a function of its state and stream; the coordinates of each group's effects.
 
     factors: codes and effects of a group, of which there are the first columns of X. All terms have the prior that
-    `table_of` gives them.
+    `table_of` gives them; without eta effects are independent.
     """
-    first, parts, sweeps = 2, [X], []
+    first, parts, sweeps = X.shape[1], [X], []
     for codes, q in factors:
         n = codes.max() + 1
         parts += [(X * (codes == g)[:, None])[:, :q] for g in range(n)]
@@ -43,7 +49,7 @@ def as_twin(kernel, X, y, factors):
         sweeps.append((own, lambda g, psi, codes=codes, q=q: of_group(psi, codes == g, q)))
         first += n * q
     table, blocks = np.column_stack(parts), np.concatenate(sweeps[0][0])
-    prior = twin.Prior([2.0, 2.0], [(codes.max() + 1, [1.0] * q) for codes, q in factors])
+    prior = twin.Prior([2.0] * X.shape[1], [(codes.max() + 1, [1.0] * q, eta) for codes, q in factors])
     plain = plain_inner(kernel, prior, np.r_[blocks, np.delete(np.arange(first), blocks)])
 
     def terms(psi):
@@ -63,23 +69,19 @@ def as_twin(kernel, X, y, factors):
     return step, [own for groups, _ in sweeps for own in groups]
 
 
-@pytest.mark.parametrize(("slopes", "crossed", "n_shifts"), [
-    (False, (), 1), (True, (), 2), (False, (1,), 2), (True, (2, 1), 5)])
-def test_a_step_with_sweeps_is_its_twin(slopes, crossed, n_shifts):
-    """`crossed`: effects of a group of each further factor."""
+@pytest.mark.parametrize(("widths", "correlated", "n_shifts"), [
+    ((1,), False, 1), ((2,), False, 2), ((1, 1), False, 2), ((2, 2, 1), False, 5),
+    ((2,), True, 2), ((3,), True, 3), ((3, 2, 1), True, 6)])
+def test_a_step_with_sweeps_is_its_twin(widths, correlated, n_shifts):
+    """Correlated effects have the prior LKJ(2)."""
     rng = np.random.default_rng(SEED)
-    X, codes, y, model = table_of(rng, 5, slopes)
-    factors = [(codes, 1 + slopes)] + [(rng.permutation(len(codes)) % 3, q) for q in crossed]
-    if crossed:
-        groups = {f"f{k}": mcmc.Groups(own, slopes=[1] if q == 2 else None, correlated=False)
-                  for k, (own, q) in enumerate(factors)}
-        model = mcmc.GLM(X, y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=mcmc.HalfNormal(1.0))
+    X, y, codes, model = table_of(rng, 5, widths, correlated)
     kernel = mcmc.SurrogateMetropolis(model)
-    assert kernel.describe()["groups_swept"] == 5 + 3 * len(crossed)
-    assert kernel._shifts.shape == (n_shifts, model.n_seen)
-    step, own = as_twin(kernel, X, y, factors)
+    assert kernel.describe()["groups_swept"] == 5 + 3 * len(widths[1:])
+    assert kernel._shifts.shape == (n_shifts, model.n_seen) and len(kernel._scalings) == model.n_hyper
+    step, own = as_twin(kernel, X, y, list(zip(codes, widths, strict=True)), 2.0 if correlated else None)
 
-    state = kernel.init(np.r_[kernel.compressed.psi_hat, np.exp(kernel._phi_center)])
+    state = kernel.init(model.constrain(np.r_[kernel.compressed.psi_hat, kernel._phi_center]))
     _, steps = kernel.run(np.random.default_rng(3), state, 60)
     stream, theta = np.random.default_rng(3), state.position
     moved = []
@@ -249,7 +251,7 @@ def test_coefficients_move_against_effects_where_rows_see_no_change():
 
 def test_chains_with_sweeps_go_on_bit_for_bit_in_turns_or_threads():
     rng = np.random.default_rng(SEED)
-    _, _, _, model = table_of(rng, 6, True)
+    _, _, _, model = table_of(rng, 6, (2,))
     kernel = mcmc.SurrogateMetropolis(model)
     state = kernel.init(None, np.random.default_rng(0))
     stream = np.random.default_rng(4)
@@ -264,7 +266,7 @@ def test_chains_with_sweeps_go_on_bit_for_bit_in_turns_or_threads():
 
 
 def test_a_sweep_takes_no_chain_whose_rows_it_cannot_read(rng):
-    _, _, _, model = table_of(rng, 5, False)
+    _, _, _, model = table_of(rng, 5, (1,))
     chain = mcmc.SurrogateMetropolis(model)._take(mcmc.SurrogateMetropolis(model)._untuned())
     move, source = chain.move, fr.sources.ArraySource(np.zeros((35, 2)))
     with pytest.raises(ValueError, match="the chain reads ArraySource"):

@@ -96,10 +96,10 @@ def test_a_chain_with_a_learned_scale_is_its_twin(size):
     theta, stream = np.array(kernel._middle), np.random.default_rng(3)
     for draw in inner.draws(theta, 60, np.random.default_rng(3)):
         psi, phi = theta[:14], theta[14:]
-        keep, (_, L, mean, _, _) = np.sqrt(1.0 - size**2), plain.given(phi)
+        keep, (L, mean) = np.sqrt(1.0 - size**2), plain.given(phi)
         z = (L.T @ (psi - hat - mean)[plain.order])
         phi = plain.move_phi(phi, stream)
-        _, L, mean, _, _ = plain.given(phi)
+        L, mean = plain.given(phi)
         xi = np.array([stream.standard_normal() for _ in psi])[plain.order]
         psi = np.empty(14)
         psi[plain.order] = np.linalg.solve(L.T, keep * z + size * xi)

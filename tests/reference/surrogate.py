@@ -1,13 +1,15 @@
 """Plain twins of the moves on a surrogate: dense matrices, one random number at a time, from the same generator.
 
-Prior: independent normal coefficients, then factors whose effects are independent normal given one standard deviation
-per term, and half-normal standard deviations; chains move the logarithms of the latter.
+Prior: independent normal coefficients, then factors whose effects are normal given one standard deviation per term and
+their correlations, if they have any. Standard deviations are half-normal, correlations LKJ; chains move the logarithms
+of the former and, of the latter, the numbers of `priors.correlations`.
 """
 
 import math
 
 import numpy as np
 
+from reference import priors
 from reference.mcmc import alias_table, thinned
 
 TAIL, WIDTH, MOST_STEPS, MOST_SHRINKS = 5.0, 2.5, 32, 200
@@ -38,24 +40,49 @@ def held_apart(left, share, most):
 
 
 class Prior:
-    """coefficients: standard deviations. factors: (number of groups, scales of the half-normal priors)."""
+    """coefficients: standard deviations. factors: (number of groups, scales of the half-normal priors, eta of LKJ).
+
+    Without eta the effects of a factor are independent.
+    """
 
     def __init__(self, coefficients, factors):
-        self.sds, self.factors = np.asarray(coefficients, dtype=float), factors
-        self.n_seen = len(self.sds) + sum(count * len(scales) for count, scales in factors)
-        self.n_hyper = sum(len(scales) for _, scales in factors)
+        self.sds = np.asarray(coefficients, dtype=float)
+        self.factors = [(count, np.asarray(scales), eta[0] if eta else None) for count, scales, *eta in factors]
+        self.n_seen = len(self.sds) + sum(count * len(scales) for count, scales, _ in self.factors)
+
+    def parts(self, phi):
+        """Of each factor: its number of groups, prior scales, eta, log standard deviations, numbers of correlations."""
+        k = 0
+        for count, scales, eta in self.factors:
+            q = len(scales)
+            n_correlations = 0 if eta is None else q * (q - 1) // 2
+            yield count, scales, eta, phi[k : k + q], phi[k + q : k + q + n_correlations]
+            k += q + n_correlations
 
     def log_hyper(self, phi):
-        scales = np.array([scale for _, own in self.factors for scale in own])
-        ratio = np.exp(phi) / scales
-        return float((0.5 * math.log(2.0 / math.pi) - np.log(scales) - 0.5 * ratio**2 + phi).sum())
+        out = 0.0
+        for _, scales, eta, logs, numbers in self.parts(phi):
+            ratio, q = np.exp(logs) / scales, len(scales)
+            out += float((0.5 * math.log(2.0 / math.pi) - np.log(scales) - 0.5 * ratio**2 + logs).sum())
+            if eta is not None:
+                lower = priors.correlations(numbers, q)
+                out += priors.lkj_log_density(lower @ lower.T, eta) + priors.lkj_log_jacobian(numbers, q)
+        return out
+
+    def root(self, phi):
+        """Lower triangular, of the covariance of all that rows see given phi: what it multiplies is standard normal."""
+        out, first = np.diag(np.r_[self.sds, np.zeros(self.n_seen - len(self.sds))]), len(self.sds)
+        for count, scales, eta, logs, numbers in self.parts(phi):
+            q = len(scales)
+            lower = np.eye(q) if eta is None else priors.correlations(numbers, q)
+            for _ in range(count):
+                out[first : first + q, first : first + q] = np.exp(logs)[:, None] * lower
+                first += q
+        return out
 
     def precision(self, phi):
-        parts, k = [self.sds**-2.0], 0
-        for count, scales in self.factors:
-            parts.append(np.tile(np.exp(-2.0 * phi[k : k + len(scales)]), count))
-            k += len(scales)
-        return np.concatenate(parts)
+        inverse = np.linalg.inv(self.root(phi))
+        return inverse.T @ inverse
 
 
 class NormalInner:
@@ -70,23 +97,25 @@ class NormalInner:
 
     def given(self, phi):
         """L in `order`, and A^-1 b."""
-        P = np.diag(self.prior.precision(phi))
+        P = self.prior.precision(phi)
         A = self.H + P
-        L = np.linalg.cholesky(A[np.ix_(self.order, self.order)])
-        b = self.g - P @ self.hat
-        return A, L, np.linalg.solve(A, b), b, P
+        return np.linalg.cholesky(A[np.ix_(self.order, self.order)]), np.linalg.solve(A, self.g - P @ self.hat)
 
     def log_density(self, theta):
         """Prior times expansion: of hyperparameters, of what the rows see given them, and the quadratic."""
         psi, phi = theta[:self.prior.n_seen], theta[self.prior.n_seen :]
-        precision, d = self.prior.precision(phi), psi - self.hat
-        return (self.prior.log_hyper(phi) + 0.5 * (np.log(precision).sum() - psi @ (precision * psi))
-                + self.g @ d - 0.5 * d @ self.H @ d)
+        d = psi - self.hat
+        return self.prior.log_hyper(phi) + self.log_prior(psi, phi) + self.g @ d - 0.5 * d @ self.H @ d
+
+    def log_integral(self, phi):
+        """Of the expansion under the prior of psi given phi; standardised, as P is huge where scales are tiny."""
+        root, n = self.prior.root(phi), self.prior.n_seen
+        slope, curvature = root.T @ (self.g + self.H @ self.hat), np.eye(n) + root.T @ self.H @ root
+        return 0.5 * (slope @ np.linalg.solve(curvature, slope) - np.linalg.slogdet(curvature)[1]
+                      - self.hat @ (2.0 * self.g + self.H @ self.hat))
 
     def log_marginal(self, phi):
-        A, _, mean, b, P = self.given(phi)
-        return self.prior.log_hyper(phi) + 0.5 * (
-            np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
+        return self.prior.log_hyper(phi) + self.log_integral(phi)
 
     def log_proposal(self, phi):
         k = len(phi)
@@ -129,8 +158,7 @@ class NormalInner:
 
     def log_prior(self, psi, phi):
         """Of psi given phi, the effects normal about 0."""
-        P = self.prior.precision(phi)
-        return 0.5 * (np.log(P).sum() - psi @ (P * psi))
+        return log_normal(psi, 0.0, self.prior.precision(phi))
 
     def move_hyper(self, psi, phi, rng):
         def given(phi):
@@ -141,7 +169,7 @@ class NormalInner:
     def move_fixed(self, psi, phi, rng):
         """No factor but that of `center`: phi given psi, psi by Metropolis, phi given psi."""
         phi = self.move_hyper(psi, phi, rng)
-        _, L, mean, _, _ = self.given(self.center)
+        L, mean = self.given(self.center)
         xi = np.array([rng.standard_normal() for _ in psi])
         noise = np.empty(len(psi))
         noise[self.order] = np.linalg.solve(L.T, xi[self.order])
@@ -160,12 +188,12 @@ class NormalInner:
             return self.move_fixed(psi, phi, rng)
         keep = math.sqrt(1.0 - self.size**2)
         some = self.stay is not None and rng.random() < 0.75
-        _, L, mean, _, _ = self.given(phi)
+        L, mean = self.given(phi)
         z = np.empty(n)
         z[order] = L.T @ (psi - self.hat - mean)[order]
         if len(phi):
             phi = self.move_phi(phi, rng)
-        _, L, mean, _, _ = self.given(phi)
+        L, mean = self.given(phi)
         for i in range(n):
             if not (some and self.stay[i]):
                 z[i] = keep * z[i] + self.size * rng.standard_normal()
@@ -186,18 +214,18 @@ class ScaledInner(NormalInner):
         self.table, self.weights, self.log_scale = table, weights, log_scale
         self.left = y - table @ hat
 
-    def given(self, phi):
-        scaled = self.weights * math.exp(-2.0 * phi[0])
+    def expand(self, log_scale):
+        scaled = self.weights * math.exp(-2.0 * log_scale)
         self.g, self.H = self.table.T @ (scaled * self.left), self.table.T @ (scaled[:, None] * self.table)
-        P = np.diag(self.prior.precision(phi[1:]))
-        A, b = self.H + P, self.g - P @ self.hat
-        return A, np.linalg.cholesky(A[np.ix_(self.order, self.order)]), np.linalg.solve(A, b), b, P
+
+    def given(self, phi):
+        self.expand(phi[0])
+        return super().given(phi[1:])
 
     def log_marginal(self, phi):
-        A, _, mean, b, P = self.given(phi)
+        self.expand(phi[0])
         rows = -self.weights.sum() * phi[0] - 0.5 * math.exp(-2.0 * phi[0]) * self.weights @ self.left**2
-        return rows + self.log_scale(phi[0]) + self.prior.log_hyper(phi[1:]) + 0.5 * (
-            np.linalg.slogdet(P)[1] - np.linalg.slogdet(A)[1] + b @ mean - self.hat @ P @ self.hat)
+        return rows + self.log_scale(phi[0]) + super().log_marginal(phi[1:])
 
 
 def log_normal(x, mean, precision):
@@ -213,7 +241,7 @@ def sweep(inner, groups, rows, theta, rng):
     n = inner.prior.n_seen
     psi, phi = theta[:n], theta[n:]
     rng.bit_generator.random_raw()
-    P, out = np.diag(inner.prior.precision(phi)), psi.copy()
+    P, out = inner.prior.precision(phi), psi.copy()
 
     def moved(own, effects):
         there = psi.copy()
@@ -262,8 +290,8 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
 
     With a stride a fifth of the steps are plain ones of the last coordinate that the rows see: symmetric proposals.
     With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
-    of them are longer, and phi moves given psi after each. Then phi moves along the rows of `scalings`, effects over
-    their scales held; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor its
+    of them are longer, and phi moves given psi after each. Then phi moves along the rows of `scalings`, standardised
+    effects held; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor its
     groups, and the log-likelihood of them, as `sweep` takes it.
     """
     n = inner.prior.n_seen
@@ -310,9 +338,10 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
         rng.bit_generator.random_raw()
         level, step = -rng.standard_exponential(), rng.standard_normal()
         new = np.r_[theta[:n], theta[n:] + step * way]
-        before, after = inner.prior.precision(theta[n:]) ** -0.5, inner.prior.precision(new[n:]) ** -0.5
-        new[:n] *= after / before
-        theta = new if whole(new) - whole(theta) + np.log(after / before).sum() > level else theta
+        before, after = inner.prior.root(theta[n:]), inner.prior.root(new[n:])
+        new[:n] = after @ np.linalg.solve(before, theta[:n])
+        jacobian = np.log(np.diag(after) / np.diag(before)).sum()
+        theta = new if whole(new) - whole(theta) + jacobian > level else theta
     for way in shifts:
         rng.bit_generator.random_raw()
         level, new = -rng.standard_exponential(), theta.copy()
