@@ -89,6 +89,15 @@ def test_a_tuple_is_one_key_per_reward():
         test.observe_many("a", [1.0, 2.0, 3.0], clusters=("x", "y"))
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_keys_of_arrow_are_those_of_python(chunked):
+    arrow = pytest.importorskip("pyarrow")
+    test = made()
+    test.observe_many("a", [1.0, 2.0], clusters=arrow.chunked_array([["x"], ["y"]]) if chunked else arrow.array("xy"))
+    test.observe_many("a", [1.0, 2.0], clusters=["x", "y"])
+    assert n_clusters(test) == [2, 0]
+
+
 # Dates
 
 def doors(unit):

@@ -102,6 +102,8 @@ def _listed_keys(clusters: Any) -> list[Any]:
         return listed(as_array(clusters, "clusters"))
     if hasattr(clusters, "tolist"):
         return list(clusters.tolist())
+    if hasattr(clusters, "to_pylist"):                  # of Arrow, in chunks: its own scalars are keys of their own
+        return list(clusters.to_pylist())
     if getattr(kind, "time_unit", "us") == "ns" and getattr(kind, "time_zone", None) is None:
         return listed(as_array(clusters, "clusters"))   # of polars, whose list has lost what is below a microsecond
     return list(clusters)
