@@ -41,6 +41,7 @@ FRAMEWORKS = {
     "mcmc.doors.pymc._graphs": ["pymc"],
     "mcmc.doors.pymc._hierarchy": ["pymc"],
     "mcmc.doors.pymc._laws": ["pymc"],
+    "mcmc.doors.pymc._links": ["pymc"],
     "mcmc.doors.pymc._predictors": ["pymc"],
     "mcmc.doors.pymc._reading": ["pymc"],
     "mcmc.doors.pymc._recognised": ["pymc"],

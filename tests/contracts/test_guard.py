@@ -235,7 +235,7 @@ ARGUMENTS = {
     "pulls.RecordedPulls": call(ROWS), "pulls.CallablePulls": call(bernoulli, 2), "pulls.CallbackPulls": pulls_callback,
     "sources.Source": call(2, 100), "sources._BlockSource": call(2, 100), "sources.ArraySource": call(ROWS),
     "sources.CallableSource": call(lambda arms, rows: np.ones((len(rows), len(arms))), 2, 100),
-    "sources.CallbackSource": rewards_callback,
+    "_ledger.Ledger": call(2, 100, True), "sources.CallbackSource": rewards_callback,
 }
 
 

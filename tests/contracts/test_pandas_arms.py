@@ -15,8 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 import fastrace as fr
 from fastrace import baselines, boosting, bounds, model_selection, pulls, sources
 from fastrace.boosting import FilterBoostClassifier
-from fastrace.doors import inspect as inspect_door
-from fastrace.doors import optuna as optuna_door
 from fastrace.model_selection import BudgetedUCB, CoarseGrid, RacingSearchCV, RegretDisplay, race_predictions
 from fastrace.results import Result
 
@@ -307,8 +305,9 @@ PLAIN = {
 
 def arguments():
     """Every argument of Python code that may be an array, as "Class(argument)", "Class.method(argument)" or so."""
+    doors = [pytest.importorskip(f"fastrace.doors.{door}", exc_type=ImportError) for door in ("optuna", "inspect")]
     found = set()
-    for room in (fr, baselines, boosting, model_selection, optuna_door, inspect_door, sources, pulls, bounds):
+    for room in (fr, baselines, boosting, model_selection, *doors, sources, pulls, bounds):
         for name in getattr(room, "__all__", None) or [
                 name for name, value in vars(room).items()
                 if not name.startswith("_") and getattr(value, "__module__", None) == room.__name__]:

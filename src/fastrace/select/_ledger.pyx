@@ -187,6 +187,9 @@ cdef class Ledger(Source):
     cdef int fill(self, const int64_t *rows, Py_ssize_t n_rows, const Py_ssize_t *arms, Py_ssize_t n_arms,
                   double **out) except -1 nogil:
         cdef Py_ssize_t i, j
+        if self.source is None:
+            with gil:
+                raise ValueError("the ledger has no population to read; give it one by over(population)")
         if self.keeps:
             with gil:
                 return self._fill_kept(rows, n_rows, arms, n_arms, out)
