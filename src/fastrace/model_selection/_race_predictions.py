@@ -145,8 +145,7 @@ def race_predictions(
     with _checks.options_of("race_predictions"):
         _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
     _frames.require_same_rows(y_true=y_true, y_pred=y_pred, sample_weight=sample_weight)
-    rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise",
-                       names)
+    rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
     columns = None if callable(y_pred) else column_names(y_pred)
     ends: Any = rewards.score.support_for(rewards.classes) if support is None else _ends(
         support, rewards.count, columns if names is None else names)
@@ -194,7 +193,7 @@ class _Rewards(Scored):
 
     def __init__(
         self, y_true: ArrayLike, y_pred: Any, score: RowScore, sample_weight: ArrayLike | None,
-        labels: ArrayLike | None, n_candidates: int | None, gaps: bool = False, names: Any = None,
+        labels: ArrayLike | None, n_candidates: int | None, gaps: bool = False,
     ) -> None:
         self.score, self.y = score, _checks.as_array(y_true, "y_true")
         if self.y.ndim not in (1, 2) or self.y.shape[0] == 0:
@@ -210,7 +209,7 @@ class _Rewards(Scored):
         wanted = self.classes if labels is None else labels
         self.read, self.count, self.held = _reader(
             y_pred, len(self.y), n_candidates, None if self.classes is None else _checks.as_array(wanted, "labels"),
-            None if names is None else tuple(map(str, names)))
+            lambda: self.names)
         self.strangers = Strangers(self.y) if isinstance(score, Accuracy) else None
         self.gaps = gaps                    # whether predictions may be missing
         self.worst: float | None = None     # score of a row without a prediction; None: nan
@@ -313,7 +312,8 @@ def _by_class(frame: Any, classes: NDArray[Any] | None, called: str) -> Any:
 
 
 def _reader(
-    y_pred: Any, n_rows: int, n_candidates: int | None, classes: NDArray[Any] | None, names: Any = None
+    y_pred: Any, n_rows: int, n_candidates: int | None, classes: NDArray[Any] | None,
+    names: Callable[[], tuple[str, ...] | None],
 ) -> tuple[Callable[[Any, Any], Any], int, list[NDArray[Any]] | None]:
     """A function of candidates and rows that returns their predictions, and the number of candidates.
 
@@ -326,7 +326,7 @@ def _reader(
 
         def called(arms: Any, rows: Any) -> Any:
             asked = arms.copy(), rows.copy()            # the function may change both
-            given = _frames.answer_of(y_pred(arms, rows), names, *asked)
+            given = _frames.answer_of(y_pred(arms, rows), names(), *asked)
             _checks.at_once(given, "y_pred")
             block = _checks.as_array(given, "what y_pred returned")
             if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
