@@ -204,7 +204,7 @@ class SignStop(_OverBound):
     support : tuple of float, default (-1, 1)
         Interval (low, high) that holds every reward, in reward units.
     bound : str, default "auto"
-        - ``"threshold-betting"`` (``"auto"``): two gamblers, one for each side; the fewest rewards;
+        - ``"threshold-betting"`` (``"auto"``): two gamblers, one for each side;
         - ``"empirical-bernstein"``: that of `EBGStop`;
         - any bound of `ConfidenceSequence`, by its long or short name, with the default of `tight_at`.
     n_rows : int, optional

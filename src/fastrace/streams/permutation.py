@@ -48,7 +48,8 @@ class PermutationTest(_checks.OwnInit):
         itself.
     risk : float, optional
         Resampling risk, in [0, alpha): the probability, given the data, that any decision differs from that of all
-        resamples. By default ``alpha / 1000``. At 0 it stops only where the remaining resamples cannot matter.
+        resamples at the level ``alpha - risk``. By default ``alpha / 1000``. At 0 it stops only where the remaining
+        resamples cannot matter.
     names : sequence, optional
         What to call the hypotheses.
 
@@ -471,8 +472,9 @@ def permutation_test(
         What `alpha` bounds where there are several hypotheses: the false discovery rate, the probability of any false
         rejection, or that of each by itself.
     risk : float, optional
-        Probability, given the data, that any decision differs from that of all permutations, in [0, alpha). By default
-        ``alpha / 1000``; 0 where all permutations can be enumerated and one of them weighs more than that.
+        Probability, given the data, that any decision differs from that of all permutations at the level
+        ``alpha - risk``, in [0, alpha). By default ``alpha / 1000``; 0 where all permutations can be enumerated and one
+        of them weighs more than that.
     resample : callable, optional
         A null distribution of your own: ``resample(k, rng)`` returns k statistics, or an array of shape (k, ...), k for
         each hypothesis. `permutation_type` and `batch` are not used then, and `statistic` is called as
