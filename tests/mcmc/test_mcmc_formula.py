@@ -115,7 +115,7 @@ def test_an_intercept_with_a_prior_of_its_own_has_it_as_it_was_given(frame):
         assert model.prior_part is None
         np.testing.assert_allclose([model.prior_mean[0], model.prior_precision[0]], [1.0, 4.0])
     with pytest.raises(TypeError, match="a dict of priors by name of column"):
-        mcmc.GLM.from_formula("y ~ x", frame, prior=mcmc.Normal(0.0, 1.0))
+        mcmc.GLM.from_formula("y ~ x", frame, prior="weak")
 
 
 def test_what_needs_independent_priors_says_how_to_have_them(frame):
