@@ -358,13 +358,20 @@ cdef class SurrogateGibbsCore(MixtureMemory):
             self.room[j] = theta[j] - self.there.center[j] - keep * (self.new[j] - self.there.center[j])
         log_ratio += (self.there.value - self.here.value + self.there.half_log_det - self.here.half_log_det
                       - 0.5 * self.there.squared(self.room) / (share * share))
-        for j in range(self.begin[k], self.begin[k + 1]):
-            if self.rows_of(self.member[j]) <= self.small_rows:
-                self.count_small(self.member[j])
-            else:
-                self.weigh(self.member[j], self.groups.value(self.member[j], features)
-                           - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
+        self.weigh_members(k, features, &log_ratio)
         self.decide_on(k, log_ratio, True, plain, tuned, bits)
+        return 0
+
+    cdef int weigh_members(self, Py_ssize_t k, const double *features, double *log_ratio) except -1 nogil:
+        """Add what the expansions leave, between the present parameters of class k and new ones with these features."""
+        cdef const double *present = self.powers + k * self.groups.n_terms
+        cdef Py_ssize_t j, g
+        for j in range(self.begin[k], self.begin[k + 1]):
+            g = self.member[j]
+            if self.rows_of(g) <= self.small_rows:
+                self.count_small(g)
+            else:
+                self.weigh(g, self.groups.value(g, features) - self.groups.value(g, present), log_ratio)
         return 0
 
     cdef int count_small(self, Py_ssize_t g) except -1 nogil:
@@ -378,7 +385,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
         t' = m(t) + s z / sqrt(c(t)) with m(t) = t + (1 - sqrt(1 - s^2)) f'(t) / c(t), or t for a walk, where c = -f'',
         and the precision of the prior where that is not positive. The ratio has the densities of both ways.
         """
-        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, k, j
+        cdef Py_ssize_t d = self.dim, m = self.groups.n_terms, k
         cdef double *features = self.powers + self.n_classes * m
         cdef double t = self.theta[d - 1], log_ratio, share = self.noise[self.n_classes], keep, z, back
         cdef double[3] at, to               # f, f' and c
@@ -399,12 +406,7 @@ cdef class SurrogateGibbsCore(MixtureMemory):
                 memcpy(self.now, self.theta + k * d, d * sizeof(double))
                 memcpy(self.new, self.now, (d - 1) * sizeof(double))
                 self.groups.features(self.new, 1, features)
-                for j in range(self.begin[k], self.begin[k + 1]):
-                    if self.rows_of(self.member[j]) <= self.small_rows:
-                        self.count_small(self.member[j])
-                    else:
-                        self.weigh(self.member[j], self.groups.value(self.member[j], features)
-                                   - self.groups.value(self.member[j], self.powers + k * m), &log_ratio)
+                self.weigh_members(k, features, &log_ratio)
         accepted = self.decide(log_ratio, False, bits)
         for k in range(self.n_classes if accepted else 0):
             self.theta[k * d + d - 1], self.scale[k] = self.new[d - 1], self.new_scale
