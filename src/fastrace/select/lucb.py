@@ -209,12 +209,12 @@ class LUCB(Selection):
     *By intervals.* If an arm h of the answer is worse, one of the true best is not in it, and then either its upper
     bound or the lower bound of h has failed: one event per arm.
 
-    *At the end of a table*, see `run`, a chosen arm is told apart if its pairs with all others suffice, and another arm
-    if its pairs with all chosen ones do. Where the event above does not happen, b of a pair (b, a) that suffices is
-    good enough, or a is none of A. So a chosen arm that is told apart is good enough. If one of A was told apart, all
-    chosen arms are good enough; if none was, A is among the arms that are read and the chosen ones that are told apart.
-    Either way the arms that are read include as many good ones as there are places left, and their exact means find
-    these.
+    *At the end of a table* (see `run`) some arms are told apart: a chosen arm if its pairs with all other arms suffice,
+    another arm if its pairs with all chosen arms do. Unless the event above happens, each pair (b, a) that suffices
+    means that b is good enough or that a is not in A. So every chosen arm that is told apart is good enough. If an arm
+    of A that was not chosen is told apart, all chosen arms are good enough. If there is none, each arm of A is read in
+    full, or is chosen and told apart. In both cases the arms that are read include at least as many good ones as there
+    are places left, and their exact means find these.
 
     ``result().error_bound`` is the smallest delta at which the rule would have stopped by then, with the same mixtures.
     It is a promise that holds at any time: the probability that it ever falls to x or below while the answer is wrong

@@ -339,10 +339,10 @@ class Selection(PullsInFlight):
         -----
         A table or a `Source` in random order is paid for once: pulls are drawn with replacement, and a cell that was
         read before costs nothing, which ``result.n_repeated`` counts. After as many draws as there are cells, or as the
-        cells of all arms that are not told apart yet, weighed by `cost`, some 63 % of these cells are known. Arms that
-        have had few draws by then are drawn more often, until they are told apart or have had half as many draws as
-        rows (by the rules of `LUCB`). The rest of the cells of arms that are not told apart is then read, unless that
-        exceeds `max_pulls`, and the answer follows from their exact means: ``stopped_by="exact"``. Arms that were told
+        cells of all arms that are not told apart yet, weighed by `cost`, some 63 % of these cells are known. The rules
+        of `LUCB` then draw more of arms that have had few draws, until an arm is told apart or has had half as many
+        draws as there are rows. After that the remaining cells of arms that are not told apart are read, unless that
+        exceeds `max_pulls`. The answer follows from their exact means: ``stopped_by="exact"``. Arms that were told
         apart by then keep their intervals, and ``error_bound`` is `delta`; it is 0 if no arm was. The statements that
         tell arms apart are those that stop the rule, so one `delta` covers both. So a call never reads more than all
         cells and ends on ties. That holds for all calls of one rule together on populations of one size, which it takes
