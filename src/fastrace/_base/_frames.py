@@ -162,11 +162,12 @@ def block_of(rewards: Any, names: tuple[str, ...] | None, arms: Any, n_arms: int
     return rewards, names
 
 
-def answer_of(found: Any, names: tuple[str, ...] | None, arms: Any, rows: Any) -> Any:
-    """What a function returned for these arms and rows: columns of a table go by the `names` of all arms, if known.
+def answer_of(function: Any, names: tuple[str, ...] | None, arms: Any, rows: Any) -> Any:
+    """What a function returns for these arms and rows: columns of a table go by the `names` of all arms, if known.
 
     Rows of a frame of pandas whose index holds the numbers of the rows go by these, as a pivot sorts them.
     """
+    found = function(arms.copy(), rows.copy())      # which it may change
     if isinstance(found, np.ndarray):
         return found
     if names is not None and not only_numbered(names):

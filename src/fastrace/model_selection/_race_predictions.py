@@ -325,8 +325,7 @@ def _reader(
         _checks.at_once(y_pred, "y_pred")
 
         def called(arms: Any, rows: Any) -> Any:
-            asked = arms.copy(), rows.copy()            # the function may change both
-            given = _frames.answer_of(y_pred(arms, rows), names(), *asked)
+            given = _frames.answer_of(y_pred, names(), arms, rows)
             _checks.at_once(given, "y_pred")
             block = _checks.as_array(given, "what y_pred returned")
             if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):

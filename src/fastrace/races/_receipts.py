@@ -6,6 +6,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,8 @@ def completed(result: RaceResult, source: Source) -> RaceResult:
 class Receipts:
     """A user's function that keeps what it has answered since the last look of a race."""
 
-    def __init__(
-        self, function: Callable[[Any, Any], Any], race: _core.Race, names: tuple[str, ...] | None, keep: bool
-    ) -> None:
-        self.function, self.race, self.names, self.keep = function, race, names, keep
+    def __init__(self, function: Callable[[Any, Any], Any], race: _core.Race) -> None:
+        self.function, self.race = function, race
         self.looked = race.n_looked
         self.blocks: list[Block] = []
 
@@ -53,9 +52,7 @@ class Receipts:
             self.looked = self.race.n_looked
             self.blocks.clear()
         asked = arms.copy(), rows.copy()            # the function may change both
-        found = _frames.answer_of(self.function(arms, rows), self.names, *asked)
-        if not self.keep:
-            return found
+        found = self.function(arms, rows)
         with contextlib.suppress(Exception):        # the source refuses, in words, an answer that is not numeric
             block = np.asarray(found)
             if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
@@ -78,9 +75,11 @@ def receipts(
     """
     costly, kept, running = dear(source, settings), None, source
     if type(source) is CallableSource and (costly or names is not None):
-        kept = Receipts(source.function, core, names, costly)
-        running = CallableSource(kept, source.n_arms, source.n_rows, source.support, first_look=source.first_look,
-                                 scan_advantage=source.scan_advantage, reward_cost=source.reward_cost)
+        answer = partial(_frames.answer_of, source.function, names)
+        kept = Receipts(answer, core) if costly else None
+        running = CallableSource(kept or answer, source.n_arms, source.n_rows, source.support,
+                                 first_look=source.first_look, scan_advantage=source.scan_advantage,
+                                 reward_cost=source.reward_cost)
     if not costly:
         yield running
         return
