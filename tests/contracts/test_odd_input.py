@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import fastrace as fr
+from fastrace.mcmc import GLM
 from fastrace.model_selection import race_predictions
 
 pd = pytest.importorskip("pandas")
@@ -80,3 +81,19 @@ def test_what_looks_odd_and_is_good():
     made.observe_many(labels, TABLE[:, 0], clusters=None)
     assert made.result().mean.tolist() == pytest.approx([TABLE[::2, 0].mean(), TABLE[1::2, 0].mean()])
     assert race_predictions(labels, pd.DataFrame({"m": labels, "n": labels[::-1].to_numpy()})).best == 0
+
+
+DOORS = {
+    "race": fr.race, "select_best": fr.select_best, "estimate_mean": fr.estimate_mean,
+    "from_frame": lambda frame: fr.Comparison.from_frame(frame, arm="a", reward="b"),
+    "race_predictions": lambda frame: race_predictions(TABLE[:, 0] > 0.5, frame),
+    "GLM": lambda frame: GLM(frame, TABLE[:, 0] > 0.5, "logistic"),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.filterwarnings("error")
+def test_a_frame_that_is_not_read_yet_is_refused_in_words(door):
+    lazy = polars().LazyFrame({"a": TABLE[:, 0], "b": TABLE[:, 1]})
+    with pytest.raises(TypeError, match=r"is a LazyFrame, which has no rows yet; give \w+\.collect\(\)"):
+        DOORS[door](lazy)

@@ -158,6 +158,29 @@ def test_times_of_a_zone_are_one_instant():
     assert n_clusters(test) == [3, 0]
 
 
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_times_of_a_zone_are_one_instant_by_frame_and_by_hand(library, unit):
+    pandas = pytest.importorskip("pandas")
+    made_of = pytest.importorskip(library)
+    times = pandas.Series(pandas.date_range("2020-01-03", periods=20, freq="h", tz="Europe/Berlin").as_unit(unit))
+    events = pandas.DataFrame({"arm": ["a", "b"] * 10, "reward": np.linspace(0.0, 1.0, 20), "at": times})
+    if library == "polars":
+        events = made_of.from_pandas(events).with_columns(made_of.col("at").dt.cast_time_unit(unit))
+    test = fr.Comparison.from_frame(events, arm="arm", reward="reward", cluster="at")
+    test.observe_many(list(events["arm"]), np.asarray(events["reward"]), clusters=events["at"])
+    test.observe_many(list(events["arm"]), np.asarray(events["reward"]), clusters=list(events["at"]))
+    assert n_clusters(test) == [10, 10]
+
+
+def test_times_of_polars_that_differ_by_a_nanosecond_are_two():
+    polars = pytest.importorskip("polars")
+    times = polars.Series("at", [0, 1, 1000], dtype=polars.Int64).cast(polars.Datetime("ns", "UTC"))
+    test = made()
+    test.observe_many("a", [1.0, 1.0, 1.0], clusters=times)
+    assert n_clusters(test) == [3, 0]
+
+
 def test_a_duration_is_one_key_through_every_door():
     pandas = pytest.importorskip("pandas")
     test = made()
@@ -261,3 +284,17 @@ def test_an_interrupt_at_any_line_leaves_all_as_it_was(seen):
         assert state(test) == state(whole)
         lines += 1
     assert lines > 200          # of which some are within each of the looks, and of the arms
+
+
+# Times that one axis cannot show
+
+@pytest.mark.parametrize("second", ["words", 2.0, datetime.datetime(2020, 1, 3, tzinfo=datetime.UTC)])
+@pytest.mark.parametrize("first", [1.0, datetime.datetime(2020, 1, 1), np.datetime64("2020-01-01")])
+def test_a_history_of_mixed_times_is_drawn_by_rewards(first, second):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    test = fr.Comparison(["a", "b"], support=(0, 1))
+    for k in range(60):
+        test.observe("ab"[k % 2], 0.5, time=second if k > 30 else first)
+    one_kind = isinstance(first, float) and isinstance(second, float)
+    assert test.plot("history").get_xlabel() == ("time" if one_kind else "rewards")
+    plt.close("all")

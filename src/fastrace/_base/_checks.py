@@ -106,8 +106,20 @@ def first_look(value: int | None) -> int:
     return FIRST_LOOK if value is None else integer(value, "first_look", 2, "a variance needs two rewards")
 
 
+def is_lazy(value: Any) -> bool:
+    """Whether a value is a plan of polars, or of a library over it, whose rows are not read yet."""
+    return type(value).__name__ == "LazyFrame"
+
+
+def require_collected(value: Any, name: str) -> None:
+    """Refuse a frame whose rows are not read yet."""
+    if is_lazy(value):
+        raise TypeError(f"{name} is a LazyFrame, which has no rows yet; give {name}.collect()")
+
+
 def unmasked(value: Any, name: str, how: str = "") -> None:
     """Refuse an array with masked entries, in a list or dict too: NumPy would read what stands behind the mask."""
+    require_collected(value, name)
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.getmaskarray(value).any():
             raise ValueError(f"{name} has masked entries; they have no value, so drop them or fill them first{how}")

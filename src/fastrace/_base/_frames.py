@@ -43,7 +43,7 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     elif hasattr(table, "column_names"):        # Arrow, whose `columns` are the data
         found = table.column_names
     else:
-        found = getattr(table, "columns", None)
+        found = None if _checks.is_lazy(table) else getattr(table, "columns", None)
     return None if found is None else tuple(str(name) for name in found)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, ClassVar
 
 import numpy as np
@@ -175,7 +176,7 @@ class ComparisonResult(Result):
         """Intervals of the differences over time, or over the number of rewards where no times were given."""
         looks = self.history.get("n_read", np.zeros(0))
         times = self.history.get("time")
-        dated = times is not None and len(times) == len(looks) and all(time is not None for time in times)
+        dated = times is not None and len(times) == len(looks) and _of_one_kind(times)
         across = list(times) if dated else looks        # type: ignore[arg-type]
         for k in range(min(len(self.verdict), MOST_DRAWN) if len(looks) else 0):
             low, high = (self.history[name][:, k] for name in ("difference_lower", "difference_upper"))
@@ -190,6 +191,15 @@ class ComparisonResult(Result):
         ax.set(xlabel="time" if dated else f"{self.words[1]}s", ylabel="difference of means")
         if ax.get_legend_handles_labels()[0]:
             ax.legend()
+
+
+def _of_one_kind(times: Sequence[Any]) -> bool:
+    """Whether one axis can show them all: numbers, or dates, all with a time zone or none, or words."""
+    if all(isinstance(time, (int, float, np.number)) for time in times):
+        return True
+    kinds = {(type(time) if isinstance(time, (str, np.datetime64)) else date, getattr(time, "tzinfo", None) is None)
+             for time in times}
+    return len(kinds) == 1 and all(isinstance(time, (date, str, np.datetime64)) for time in times)
 
 
 def _intervals(lower: NDArray[Any], upper: NDArray[Any], count: int) -> list[str]:

@@ -104,9 +104,22 @@ def _listed_keys(clusters: Any) -> list[Any]:
         return list(clusters.tolist())
     if hasattr(clusters, "to_pylist"):                  # of Arrow, in chunks: its own scalars are keys of their own
         return list(clusters.to_pylist())
-    if getattr(kind, "time_unit", "us") == "ns" and getattr(kind, "time_zone", None) is None:
-        return listed(as_array(clusters, "clusters"))   # of polars, whose list has lost what is below a microsecond
+    if hasattr(kind, "time_unit"):                      # of polars, whose list has lost what is below a microsecond
+        return listed(dates_of(clusters, "clusters"))
     return list(clusters)
+
+
+def dates_of(values: Any, name: str) -> NDArray[Any]:
+    """An array of a column; times of polars that have a zone keep it, where NumPy would make times in UTC without one.
+
+    What is below a microsecond is in no datetime: such a time stays one of NumPy, in UTC.
+    """
+    array = as_array(values, name)
+    if array.dtype.kind != "M" or getattr(getattr(values, "dtype", None), "time_zone", None) is None:
+        return array
+    found = np.empty(array.shape, dtype=object)
+    found[:] = [when.replace(tzinfo=UTC) if isinstance(when, datetime) else when for when in listed(array)]
+    return found
 
 
 def _require_keys(keys: list[Any], one: bool) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 from fastrace._base._checks import shown
 from fastrace._base._words import one_line
-from fastrace.streams._keys import canonical, is_itself
+from fastrace.streams._keys import canonical, dates_of, is_itself
 from fastrace.streams._sequences import Sequence, doubts
 
 # Units, mean counted from the origin, variance of a unit, skewness, origin.
@@ -177,6 +177,7 @@ def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:
 
 def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     """A column of a frame, without missing entries."""
+    _checks.require_collected(frame, "frame")
     columns = [str(key) for key in (frame.keys() if isinstance(frame, dict) else getattr(frame, "columns", ()))]
     if not columns:
         raise ValueError(f"{what} is {name!r}, and the frame has no columns; a frame with a row per reward is needed")
@@ -186,7 +187,7 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     if name not in columns:
         some = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
         raise ValueError(f"{what} is {name!r}, and there is no such column; there are {some}")
-    values = _checks.as_array(frame[name], f"column {name!r}")
+    values = (_checks.as_array if what == "time" else dates_of)(frame[name], f"column {name!r}")
     if what == "arm" and not len(values):
         raise ValueError("the frame has no rows; a row per reward is needed")
     if values.dtype.kind in "fmM":

@@ -356,6 +356,7 @@ def _full_name(method: str, accuracy: str) -> str:
 
 def _array(rewards: Any) -> Any:
     """The rewards as a vector, or None if they are a stream."""
+    _checks.require_collected(rewards, "rewards")
     if callable(rewards) or not (hasattr(rewards, "__array__") or isinstance(rewards, (list, tuple))):
         return None
     array = _checks.numbers_of(rewards, "rewards")
