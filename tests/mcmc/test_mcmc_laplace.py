@@ -13,6 +13,7 @@ from scipy import special, stats
 from chains import logistic_model
 from fastrace import mcmc
 from fastrace.mcmc import _pareto
+from guarantee import few_or_many
 from reference import pareto
 
 
@@ -268,10 +269,116 @@ def test_hierarchies_whose_weights_are_not_equal_agree_with_a_chain():
     flat = trace._flat()[:, :, :n]
     error = flat.std(axis=(0, 1)) * np.sqrt(1.0 / trace.ess()[:n] + 1.0 / answer.ess)
     assert (np.abs(flat.mean(axis=(0, 1)) - answer.mean[:n]) < 6.0 * error).all()
-    with pytest.raises(ValueError, match="not normal given its hyperparameters"):
-        mcmc.laplace(mcmc.GLM(x, y, groups=codes, prior=mcmc.Laplace(0.0, 1.0)))
-    with pytest.raises(ValueError, match=r"a learned scale makes it so: give scale, or run mcmc.sample\(model\)"):
-        mcmc.laplace(mcmc.GLM(x, x[:, 0] + rng.normal(size=400), "gaussian", groups=codes))
+
+
+def one_way(n_groups=8, rows=12, intercept_sd=2.0):
+    """A balanced layout of Gaussian outcomes with both scales learned, and its moments by sums over a grid of them.
+
+    Given the scales the sums of squares within groups, between them and of the mean are independent.
+    """
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(n_groups), rows)
+    y = 0.3 + 0.8 * rng.normal(size=n_groups)[codes] + 1.5 * rng.normal(size=len(codes))
+    model = mcmc.GLM(np.ones((len(y), 1)), y, "gaussian", groups=codes, prior=mcmc.Normal(0.0, intercept_sd),
+                     scale_prior=mcmc.HalfNormal(2.0), group_prior={"sd": mcmc.HalfNormal(1.0)})
+    means = np.bincount(codes, y) / rows
+    within, between = np.square(y - means[codes]).sum(), rows * np.square(means - means.mean()).sum()
+    scale, sd = np.linspace(0.8, 2.6, 300)[:, None], np.linspace(0.003, 6.0, 700)
+    spread, one = scale**2 + rows * sd**2, len(y) * intercept_sd**2
+    logs = -0.5 * ((len(y) - n_groups) * np.log(scale**2) + within / scale**2 + (n_groups - 1) * np.log(spread)
+                   + between / spread + np.log(spread + one) + len(y) * y.mean() ** 2 / (spread + one)
+                   + scale**2 / 4.0 + sd**2)
+    weights = special.softmax(logs)
+    pull = one / (spread + one) * y.mean()          # mean of the intercept given the scales, and of an effect
+    of_first = pull + rows * sd**2 / spread * (means[0] - pull) - pull
+    spread_of_intercept = intercept_sd**2 * spread / (spread + one)
+    values = {"x0": (pull, spread_of_intercept), "scale": (scale, 0.0), "sd(1|group)": (sd, 0.0)}
+    moments = {}
+    for name, (mean, variance) in values.items():
+        whole = float((weights * mean).sum())
+        moments[name] = whole, math.sqrt(float((weights * (variance + np.square(mean - whole))).sum()))
+    return model, moments, float((weights * of_first).sum())
+
+
+def test_a_mixed_model_with_both_scales_learned_has_its_closed_form():
+    """Prior times expansion is the posterior itself: all weights are equal."""
+    model, moments, of_first = one_way()
+    answer = mcmc.laplace(model, 4000, rng=1)
+    assert answer.pareto_k == 0.0 and answer.warnings == () and answer.verdict.startswith("no chain is needed")
+    assert 0.5 * 4000 < answer.ess <= 4000.0
+    for name, (mean, sd) in moments.items():
+        place = answer.names.index(name)
+        assert abs(answer.mean[place] - mean) < 5.5 * sd / math.sqrt(answer.ess)
+        assert answer.sd[place] == pytest.approx(sd, rel=8.0 / math.sqrt(answer.ess))
+    first = answer.names.index("1|group[0]")
+    assert abs(answer.mean[first] - of_first) < 5.5 * answer.sd[first] / math.sqrt(answer.ess)
+
+
+LEARNED = {
+    "student-t": lambda rng, eta: eta + rng.standard_t(4.0, len(eta)),
+    "negative-binomial": lambda rng, eta: rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(eta))),
+    "gamma": lambda rng, eta: rng.gamma(2.0, np.exp(eta) / 2.0),
+    "gaussian": lambda rng, eta: eta + rng.normal(size=len(eta)),
+}
+
+
+def learned(family, n_rows=600, n_groups=8, **options):
+    rng = np.random.default_rng(0)
+    codes = np.arange(n_rows) % n_groups
+    x = np.column_stack([np.ones(n_rows), rng.normal(size=(n_rows, 2))])
+    eta = x @ [0.5, -0.5, 0.0] + 0.5 * rng.normal(size=n_groups)[codes]
+    return mcmc.GLM(x, LEARNED[family](rng, eta), family, groups=codes, **options)
+
+
+@pytest.mark.parametrize(("family", "prior"), [
+    ("student-t", None), ("negative-binomial", None), ("gamma", None), ("gaussian", mcmc.Laplace(0.0, 0.05)),
+    ("negative-binomial", mcmc.Horseshoe(expected_nonzero=1.0)), ("gaussian", mcmc.StudentT(3.0, 0.0, 0.05))])
+@few_or_many("n", 1500, 20_000)
+@pytest.mark.filterwarnings("ignore:R-hat")
+def test_learned_scales_and_any_prior_beside_groups_agree_with_a_long_exact_chain(n, family, prior):
+    """Means, and those of squared deviations; logarithms of scales, whose tails are long."""
+    model = learned(family, **({} if prior is None else {"prior": prior}))
+    answer = mcmc.laplace(model, n, rng=1)
+    assert answer.pareto_k < 0.7 and answer.ess > 0.1 * n
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model, decision="exact"), n_draws=2 * n, n_chains=2, rng=2)
+    draws, own = model.unconstrain(trace._flat()).reshape(-1, model.dim), model.unconstrain(answer.draws)
+    center, spread = draws.mean(axis=0), draws.std(axis=0)
+    for power in (1, 2):
+        theirs, ours = (((values - center) / spread) ** power for values in (draws, own))
+        shaped = theirs.reshape(2, -1, model.dim)
+        ess = np.array([mcmc.effective_sample_size(shaped[:, :, k]) for k in range(model.dim)])
+        mean = answer.weights @ ours
+        error = np.sqrt(theirs.var(axis=0) / ess + (answer.weights @ np.square(ours - mean)) / answer.ess)
+        assert (np.abs(mean - theirs.mean(axis=0)) < 6.0 * error).all()
+
+
+def test_hierarchies_say_what_their_weights_may_hide():
+    """Groups that merely are small have no flat side; a dispersion that counts leave open has a long tail."""
+    rng = np.random.default_rng(1)
+    small = mcmc.GLM(np.ones((200, 1)), rng.gamma(2.0, 0.5, 200), "gamma", groups=np.arange(200) % 50)
+    assert mcmc.SurrogateMetropolis(small, decision="exact")._swept
+    with pytest.warns(UserWarning):
+        answer = mcmc.laplace(small, 200, rng=1)
+    assert answer.warnings and not any("alike" in words for words in answer.warnings)
+    x = np.column_stack([np.ones(60), rng.normal(size=60)])
+    counts = mcmc.GLM(x, rng.poisson(np.exp(x @ [0.5, 0.5])), "negative-binomial", groups=np.arange(60) % 6)
+    with pytest.warns(UserWarning, match="the rows say little of the learned scale: its logarithm has a long tail"):
+        mcmc.laplace(counts, 400, rng=1)
+    codes, rng = np.tile(np.arange(3), 30), np.random.default_rng(4)
+    y = rng.standard_normal(90) + 10.0 * (np.arange(90) < 45)
+    camps = mcmc.GLM(np.ones((90, 1)), y, "student-t", scale=1.0, df=3.0, groups=codes, prior=mcmc.Normal(0.0, 5.0),
+                     group_prior=mcmc.HalfNormal(2.0))
+    with pytest.warns(UserWarning, match="another mode near theta.*with psi_hat there"):
+        mcmc.laplace(camps, 400, rng=1)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_an_impossible_density_of_ones_own_is_an_error_beside_groups_too():
+    """Trajectories stand still where it is 0: as many equal draws once looked like an answer."""
+    for far in (0.4, math.inf):
+        density = mcmc.LogDensity(lambda theta, far=far: 0.0 if theta[0] > far else -math.inf, np.zeros_like)
+        with pytest.raises(ValueError, match="the posterior is 0 at all 100 draws of prior times expansion"):
+            mcmc.laplace(learned("gaussian", 100, prior=density), 100, rng=1)
 
 
 def test_a_learned_scale_is_itself_without_hyperparameters_too():

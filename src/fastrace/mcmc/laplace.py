@@ -17,10 +17,11 @@ from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._convergence import effective_sample_size
-from fastrace.mcmc._fit import mode_words, other_mode
+from fastrace.mcmc._fit import mode_words, other_expansion, other_mode
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
-from fastrace.mcmc.models.model import Model
+from fastrace.mcmc.models._sites import flat_effects
+from fastrace.mcmc.models.model import GLM, Model
 from fastrace.mcmc.trace import arviz_tree, printed_first
 from fastrace.results import Column, Result, Table
 
@@ -33,6 +34,8 @@ _LONG = 5.0     # degrees of freedom where tails are long
 _SURE = 0.3     # Pareto k of a normal density; its estimate from 4000 draws is off by .1, and .48 once hid a long tail
 _THIN = 5       # moves of hyperparameters between two draws
 _ARRIVING = 50  # draws before the first
+_NOWHERE = ("the posterior is 0 at all {} draws of {}: log_prior or terms are -inf there, where derivatives say that "
+            "it is largest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,8 @@ class LaplaceResult(Result):
         ``model.names``, with the logarithm of a learned scale. With hyperparameters the point of expansion, and an
         empty array.
     df : float
-        Its degrees of freedom, infinite for the normal density.
+        Its degrees of freedom, infinite for the normal density, also where that is nested: given hyperparameters. nan
+        where prior times expansion is far from either.
     n_passes : int
         Log-likelihoods that were evaluated on all rows.
     variable, names : str and tuple of str
@@ -135,9 +139,10 @@ class LaplaceResult(Result):
         return arviz_tree({"posterior": posterior}, about, self.variable, self.names, self.variables)
 
     def _title(self) -> str:
-        density = "normal" if math.isinf(self.df) else f"Student-t (df {self.df:g})"
-        density = density if self.factor.size else "nested normal"
-        return f"Laplace approximation: {counted(len(self.draws), 'weighted draw')} of the {density} density"
+        density = "the normal density" if math.isinf(self.df) else f"the Student-t (df {self.df:g}) density"
+        if not self.factor.size:
+            density = "prior times expansion" if math.isnan(self.df) else "the nested normal density"
+        return f"Laplace approximation: {counted(len(self.draws), 'weighted draw')} of {density}"
 
     def _columns(self) -> dict[str, Any]:
         weights, mean = self.weights, self.mean
@@ -211,15 +216,14 @@ def laplace(
     Raises
     ------
     ValueError
-        If the model has no derivatives, its posterior is improper or has no mode, or an argument is out of range. If
-        its prior has hyperparameters, and is not normal given them: as with groups and a learned scale, or a
-        `Laplace` prior. Then a chain is needed.
+        If the model has no derivatives, its posterior is improper or has no mode, or an argument is out of range.
 
     Warns
     -----
     UserWarning
         If k says that the weights are not to be trusted, or if fewer than 100 draws are effective, however few were
-        asked for.
+        asked for. In models whose prior has hyperparameters, also where k may not show what draws miss: groups whose
+        effects have a long tail to one side, and a learned scale of which the rows say little.
 
     Notes
     -----
@@ -231,8 +235,12 @@ def laplace(
     for, from a few points on some of the rows, and a warning says where it is.
 
     Where the prior has hyperparameters, such as the scales of group effects, the joint mode is no place to expand at. A
-    chain on prior times expansion, see `compress`, then proposes: hyperparameters from their marginal density, all else
-    from its normal one, without a row. `df` has no meaning there.
+    chain on prior times expansion, see `compress`, then proposes, without a row: hyperparameters from their marginal
+    density, all else from its normal one. A learned scale of Gaussian outcomes, or of up to 4096 Student-t ones, moves
+    with the hyperparameters: of Gaussian outcomes the expansion is then the likelihood itself, and under normal priors
+    all weights are equal. A learned dispersion of other families is expanded in its logarithm with all else. Where the
+    prior is far from normal given its hyperparameters, as tight `Laplace` priors are, the chain makes Hamiltonian
+    moves. Every 5th move is a draw; `ess` counts their dependence too. `df` has no meaning there.
 
     The cost is one pass over the rows for each draw. Generalised linear models evaluate 64 draws at once by a product
     of matrices.
@@ -292,20 +300,32 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> tuple[_Weighted, 
     """For priors with hyperparameters: draws of prior times expansion, weighted by what that leaves; and doubts."""
     kernel = SurrogateMetropolis(model, decision="exact")
     compressed = kernel.compressed
-    if not compressed.prior.normal:
-        learned = "; a learned scale makes it so: give scale, or " if compressed.prior.given[3] is not None else ": "
-        raise ValueError(f"the prior is not normal given its hyperparameters, so that prior times expansion has no "
-                         f"draws without a chain{learned}run mcmc.sample(model)")
     draws, beside = kernel._drawn(_THIN * (n + _ARRIVING), _THIN * _ARRIVING, _THIN, rng)
     seen = draws[:, : model.n_seen]
     left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen] + beside
-    density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf)
+    if not np.isfinite(left.max()):
+        raise ValueError(_NOWHERE.format(n, "prior times expansion"))
+    density = _Proposal(compressed.psi_hat, np.empty((0, 0)), math.inf if kernel.inner == "normal" else math.nan)
     natural = np.asarray(model.constrain(draws), dtype=np.float64)
-    share = min(1.0, min(effective_sample_size(column) for column in draws.T) / n)
-    swept = sum(len(groups) for _, groups in kernel._swept)
-    problems = [f"{counted(swept, 'group')} whose outcomes are alike: such effects have a long tail on one side, which "
-                f"weighted draws may miss, and then k does not show it. Run mcmc.sample, which moves them one by one"]
-    return _Weighted(density, natural, *_pareto.smoothed(left), share), problems if swept else []
+    share = min(n, len(np.unique(draws, axis=0)), *(effective_sample_size(column) for column in draws.T)) / n
+    return _Weighted(density, natural, *_pareto.smoothed(left), share), _unseen(model, kernel)
+
+
+def _unseen(model: Model, kernel: SurrogateMetropolis) -> list[str]:
+    """What draws of prior times expansion may miss without k showing it, one sentence each."""
+    out: list[str] = []
+    if not isinstance(model, GLM):
+        return out
+    flat = flat_effects(model, np.array(kernel.compressed.psi_hat)) if kernel._swept else ()
+    if len(flat):
+        out.append(f"{counted(len(flat), 'effect')} of groups whose outcomes are alike: such effects have a long tail "
+                   f"on one side, which weighted draws may miss, and then k does not show it. Run mcmc.sample, which "
+                   f"moves them one by one")
+    if kernel._stride:
+        out.append("the rows say little of the learned scale: its logarithm has a long tail, which weighted draws may "
+                   "miss, and then k does not show it. Run mcmc.sample, or give the scale or a narrower scale_prior")
+    mode = other_expansion(model, kernel.compressed)
+    return out if mode is None else [*out, mode_words(model, *mode, "psi_hat")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,8 +367,7 @@ def _weighted(model: Model, proposal: _Proposal, n: int, rng: np.random.Generato
     draws, log_density = proposal.draws(n, rng)
     log_ratios = model.log_posteriors(draws) - log_density
     if not np.isfinite(log_ratios.max()):
-        raise ValueError(f"the posterior is 0 at all {n} draws of the normal density at its mode: log_prior or terms "
-                         f"are -inf there, where derivatives say that it is largest")
+        raise ValueError(_NOWHERE.format(n, "the normal density at its mode"))
     return _Weighted(proposal, draws, *_pareto.smoothed(log_ratios))
 
 

@@ -370,10 +370,15 @@ class OnSurrogate(RowKernel):
         return draws[:, : self.compressed.n_seen], beside
 
     def _drawn(self, n: int, first: int, thin: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Some of n draws of the surrogate, and prior times the rows' expansion over its density, logarithms."""
-        inner = self._inner()
+        """Some of n draws of the surrogate, and prior times the rows' expansion over its density, logarithms.
+
+        Trajectories from a point where the prior is 0 go nowhere: such draws have none of it.
+        """
+        inner, prior = self._inner(), self.compressed.prior
         draws = inner.draws(self._middle, n, rng)[first::thin]
-        return draws, np.array([inner.beside_of(x) if isinstance(inner, NormalInner) else 0.0 for x in draws])
+        if isinstance(inner, NormalInner):
+            return draws, np.array([inner.beside_of(x) for x in draws])
+        return draws, np.where(np.isfinite([prior.value_of(x) for x in draws]), 0.0, -np.inf)
 
 
 def marginal_of(
