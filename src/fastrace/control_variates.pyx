@@ -605,7 +605,7 @@ def taylor_glm(glm, theta_hat, outliers=0.0, *, support=None):
     glm : GLMSource or SoftmaxSource
         The model. Assign ``glm.theta`` to move on: residuals and shifts follow.
     theta_hat : array_like of real numbers, shape (p,)
-        Where to expand, best near the mode of the posterior.
+        Where to expand, best near the mode of the posterior. By position, as `theta` of the model.
     outliers : float, default 0.0
         Fraction of the rows, those farthest out (`TaylorSurrogate.distances`), to read each time.
     support : tuple of float, optional

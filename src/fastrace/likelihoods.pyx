@@ -50,6 +50,7 @@ cdef class GLMSource(TermSource):
         "negative-binomial", positive for "gamma". Copied.
     theta : array_like of real numbers, shape (n_arms, p), optional
         Parameters, one row per arm; by default one arm of zeros. Assign `theta` or call `set_theta` to replace them.
+        They go by position, in the order of the columns of `X`, even if they are a series or frame with names.
         Where there are `groups`, their effects follow the p coefficients.
     family : str, default "logistic"
         "logistic": P(y = 1) = 1 / (1 + exp(-eta)). "probit": the normal distribution function of eta. "cloglog":
