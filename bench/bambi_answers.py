@@ -3,11 +3,14 @@
 python bench/bambi_answers.py FOLDER [NAME ...]
 
 FOLDER holds the tables as .csv files: those in docs/notebooks/data and tests/data of bambi's source distribution, and
-what `bambi.load_data` downloads. It needs bambi and NumPyro, and takes some minutes. For each model it prints the
-largest |z| of a mean and the root mean square of all z, over intercepts, slopes, scales and effects of groups, and the
-range of standard deviations (ours over theirs). A scale of three groups has a tail in which NUTS can stick: see "cars".
+what `bambi.load_data` downloads ("sleepstudy"); "dietox" is a table of statsmodels. It needs bambi and NumPyro, and
+takes some minutes. `tests/mcmc/test_mcmc_bambi.py` tests most of these answers. For each model it prints the largest
+|z| of a mean and the root mean square of all z, over intercepts, slopes, scales and effects of groups, and the range of
+standard deviations (ours over theirs). A scale of three groups has a tail in which NUTS can stick: see "cars".
 """
 
+import importlib.resources
+import importlib.util
 import pathlib
 import re
 import sys
@@ -27,6 +30,7 @@ MODELS = {
     "cars": ("mtcars", "gaussian", "gaussian", {}, "mpg ~ wt + hp + (1 | cyl)"),
     "cars, Student": ("mtcars", "student-t", "t", {"priors": {"nu": 4}}, "mpg ~ wt * hp"),
     "cars, gamma": ("mtcars", "gamma", "gamma", {"link": "log"}, "disp ~ wt + (1 | gear)"),
+    "cars, gamma, no groups": ("mtcars", "gamma", "gamma", {"link": "log"}, "disp ~ wt + hp"),
     "cars, yes or no": ("mtcars", "logistic", "bernoulli", {}, "am ~ drat + qsec"),
     "roaches, Poisson": ("roaches", "poisson", "poisson", {}, ROACHES),
     "roaches": ("roaches", "negative-binomial", "negativebinomial", {}, ROACHES),
@@ -44,6 +48,8 @@ def table(name, folder):
     import pandas as pd
 
     found = sorted(folder.rglob(f"{name}.csv"))
+    if not found and name == "dietox" and importlib.util.find_spec("statsmodels"):
+        found = [importlib.resources.files("statsmodels") / "regression" / "tests" / "results" / "dietox.csv"]
     if not found:
         return None
     frame = pd.read_csv(found[0], na_values=".")
@@ -88,46 +94,62 @@ def at_level(array, axis, level):
     return array.isel({axis: [str(own) for own in array.coords[axis].values].index(level)})
 
 
-def compare(name, folder, draws=2000):
-    """One line of the table, or None where the table is not there."""
+def fitted(name, frame, draws):
+    """Draws of all that both have, by name, as pairs of arrays (ours, theirs) of shape (chains, draws), and the runs:
+    our trace, names that bambi has not, CPU seconds of both."""
     import bambi
 
-    file, family, called, options, formula = MODELS[name]
-    frame = table(file, folder)
-    if frame is None:
-        return None
+    _, family, called, options, formula = MODELS[name]
     model = mcmc.GLM.from_formula(formula, frame, family=family)
     began = time.process_time()
     trace = mcmc.sample(model, n_draws=4 * draws, n_chains=4, rng=1)
     ours = time.process_time() - began
     mine = dict(zip(trace.names, np.moveaxis(trace.draws, -1, 0), strict=True))
     began = time.process_time()
-    fitted = bambi.Model(formula, frame, family=called, **options).fit(
+    fit = bambi.Model(formula, frame, family=called, **options).fit(
         draws=draws, tune=1000, chains=2, inference_method="numpyro", random_seed=1, target_accept=0.95,
         progressbar=False)
-    theirs = of_bambi(fitted["posterior"], mine)
+    theirs = of_bambi(fit["posterior"], mine)
     spent = time.process_time() - began
-    z, ratios, least = [], [], np.inf
-    for key, own in theirs.items():
-        errors = [draws.std() / np.sqrt(mcmc.effective_sample_size(draws)) for draws in (mine[key], own)]
-        z.append((mine[key].mean() - own.mean()) / np.hypot(*errors))
-        ratios.append(mine[key].std() / own.std())
-        least = min(least, mcmc.effective_sample_size(own))
+    return {key: (mine[key], own) for key, own in theirs.items()}, trace, set(mine) - set(theirs), (ours, spent)
+
+
+def z_of_means(ours, theirs):
+    """Difference of two means of correlated draws over its Monte Carlo error."""
+    errors = [draws.std() / np.sqrt(mcmc.effective_sample_size(draws)) for draws in (ours, theirs)]
+    return (ours.mean() - theirs.mean()) / np.hypot(*errors)
+
+
+def z_of_spreads(ours, theirs):
+    """The same of mean squares about one centre, so that a spread of other width or a mean elsewhere shows."""
+    centre = theirs.mean()
+    return z_of_means(np.square(ours - centre), np.square(theirs - centre))
+
+
+def compare(name, folder, draws=2000):
+    """One line of the table, or None where the table is not there."""
+    frame = table(MODELS[name][0], folder)
+    if frame is None:
+        return None
+    pairs, trace, without, (ours, spent) = fitted(name, frame, draws)
+    z = [z_of_means(*pair) for pair in pairs.values()]
+    ratios = [mine.std() / own.std() for mine, own in pairs.values()]
+    least = min(mcmc.effective_sample_size(own) for _, own in pairs.values())
     worst = int(np.argmax(np.abs(z)))
     rms = np.sqrt(np.mean(np.square(z)))
-    return (f"{name:20} {len(frame):6} {len(z):4} of {len(mine):4} {z[worst]:6.2f} {rms:5.2f} "
+    return (f"{name:22} {len(frame):6} {len(z):4} of {len(z) + len(without):4} {z[worst]:6.2f} {rms:5.2f} "
             f"{min(ratios):5.2f} {max(ratios):5.2f} {trace.ess().min():7.0f} {least:6.0f} {ours:7.1f} {spent:7.1f} "
-            f"{trace.kernel['kernel']}{' !' if trace.warnings else ''} {list(theirs)[worst]}")
+            f"{trace.kernel['kernel']}{' !' if trace.warnings else ''} {list(pairs)[worst]}")
 
 
 def main(folder, *names):
-    print(f"{'model':20} {'rows':>6} {'compared':>12} {'max z':>6} {'rms':>5} {'sd ratio':>11} {'ess':>7} {'ess b':>6} "
+    print(f"{'model':22} {'rows':>6} {'compared':>12} {'max z':>6} {'rms':>5} {'sd ratio':>11} {'ess':>7} {'ess b':>6} "
           f"{'cpu s':>7} {'cpu b':>7}")
     for name in names or MODELS:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             line = compare(name, pathlib.Path(folder))
-        print(line or f"{name:20} no {MODELS[name][0]}.csv", flush=True)
+        print(line or f"{name:22} no {MODELS[name][0]}.csv", flush=True)
 
 
 if __name__ == "__main__":

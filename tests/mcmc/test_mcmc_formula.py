@@ -1,10 +1,9 @@
-"""Models written as formulas; skipped without formulae, and beside bambi without bambi."""
+"""Models written as formulas; skipped without formulae."""
 
 import builtins
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fastrace import mcmc
 
@@ -125,23 +124,6 @@ def test_what_needs_independent_priors_says_how_to_have_them(frame):
         mcmc.MixtureOf(mcmc.GLM.from_formula("y ~ x + e", frame), groups=frame.g, n_classes=2)
     own = mcmc.GLM.from_formula("y ~ x + e", frame, prior={"Intercept": mcmc.Normal(0.0, 2.5)})
     assert mcmc.VariableSelection(own).names == own.names
-
-
-@pytest.mark.long
-def test_the_answer_is_that_of_bambi(frame):
-    bmb = pytest.importorskip("bambi")
-    theirs = bmb.Model("y ~ x + h", frame, family="bernoulli")
-    kept = theirs.fit(draws=400, tune=300, chains=2, cores=1, random_seed=1, progressbar=False)
-    posterior = kept["posterior"]
-    draws = np.concatenate([posterior["Intercept"].values[..., None], posterior["x"].values[..., None],
-                            posterior["h"].values], axis=-1)
-    model = mcmc.GLM.from_formula("y ~ x + h", frame)
-    ours = mcmc.sample(mcmc.Metropolis(model), n_draws=4000, n_chains=2, rng=1).draws
-    for j in range(model.dim):
-        a, b = ours[:, :, j], draws[:, :, j]
-        error = np.hypot(*(c.std() / np.sqrt(mcmc.effective_sample_size(c)) for c in (a, b)))
-        assert abs(a.mean() - b.mean()) < stats.norm.isf(1e-6 / 10) * error + 0.02 * a.std()
-        np.testing.assert_allclose(a.std(), b.std(), rtol=0.2)
 
 
 def test_an_offset_beside_that_of_the_formula_is_refused():
