@@ -112,7 +112,7 @@ class Array:
 
 
 class First:
-    """The first 1000 rewards, more than half of which are looks: 85 to 200 us, by the law."""
+    """The first 1000 rewards, more than half of which are looks: 50 to 100 us, by the law."""
 
     params = ["uniform", "beta(100, 300)"]
     param_names = ["law"]

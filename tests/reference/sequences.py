@@ -348,6 +348,43 @@ def universal(rewards, delta, n_rows=None):
     return out
 
 
+def tangent_step(rewards, m, delta):
+    """Money of the bettors above candidate m over what refutes it, and a step to a larger candidate that is refuted for
+    sure if m is: there the shares, and a tangent of the log of the wealth, leave at least as much as is needed."""
+    n, least = len(rewards), np.exp(-BETTORS)
+    paid = least + (1 - least) * m
+    won = delta * np.exp(np.log(least + (1 - least) * rewards[:, None]).sum(axis=0) - n * np.log(paid))
+    money = shares(m) * won
+    pulled, lost = (money * (1 - least) / paid).sum(), (TILTED * won).sum()
+    money = money.sum()
+    return money, 2 * (money - 1) * money / ((money + 1) * n * pulled + 2 * (2 * money - 1) * lost)
+
+
+def watched(rewards, delta, near=1.3, far=10.0):
+    """Lower ends that looks after each reward keep, running. A look takes the tangent from the watched candidate, or from
+    where that leads to if the candidate has more money than `near`; the exact end if it has more than `far`."""
+    end = kept = 0.0
+    out = []
+    for n in range(1, len(rewards) + 1):
+        seen = rewards[:n]
+        while True:
+            money, step = tangent_step(seen, kept, delta)
+            if money < 1:
+                break
+            if money > far:
+                end = kept = max(end, _least(seen, delta, None)[-1])
+                break
+            found = kept + step
+            if found <= end and kept == end:
+                break
+            if found > end and money <= near:
+                end = found
+                break
+            kept = max(found, end)
+        out.append(end)
+    return np.array(out)
+
+
 def target_odds(rewards, delta, below, above, cap=0.9, n_rows=None, reach=None, squares=None):
     """Bounds after each reward, not intersected, of who aims: at `below` the guessed mean, and `above` it.
 

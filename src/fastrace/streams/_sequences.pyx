@@ -437,7 +437,10 @@ cdef class Sequence(Stream):
             _copy(&before, self.state, self.kernel)
         fr_scale(&self.bet, x, n, self.low, self.high - self.low, z)
         self._run_kernel(z, n, low, high)
-        fr_narrowest(low, high, n, narrowest)
+        if self.population or not self.looks:
+            fr_narrowest(low, high, n, narrowest)
+        else:
+            narrowest[0], narrowest[1] = low[n - 1], high[n - 1]
         self.s.n += n
         self._learn(narrowest[0], narrowest[1])
         if self.s.status == RUNNING and (self.s.lower <= self.s.upper or seen.lower > seen.upper):

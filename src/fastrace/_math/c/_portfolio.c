@@ -2,7 +2,7 @@
 #include "_clones.h"
 
 enum { K = FR_BETTORS, LANES = FR_BETTOR_LANES };
-#define NEAR 2e-4               /* log of the money, over that which refutes, at a candidate that a look aims at */
+#define NEAR 1.3                /* most money, over that which refutes, of a candidate whose tangent gives an end */
 #define STRIDE 1.5              /* nats that a side can gain, about, before a look has to be made */
 #define FAR 10.0                /* money from which on no step by two derivatives is tried */
 
@@ -67,13 +67,19 @@ static void multiply(double *up, double *down, const double *z, int n)
     }
 }
 
-/* The sum of K = 3 LANES numbers: what is added together lies in the same place of a vector register. */
+/* Sums of LANES and of K = 3 LANES numbers: what is added together lies in the same place of a vector register. */
+FR_INLINE double across(const double *x)
+{
+    double half[LANES / 2];
+    for (int l = 0; l < LANES / 2; l++) half[l] = x[l] + x[l + LANES / 2];
+    return (half[0] + half[2]) + (half[1] + half[3]);
+}
+
 FR_INLINE double total(const double *x)
 {
     double lane[LANES];
     for (int l = 0; l < LANES; l++) lane[l] = (x[l] + x[l + LANES]) + x[l + 2 * LANES];
-    for (int l = 0; l < LANES / 2; l++) lane[l] += lane[l + LANES / 2];
-    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    return across(lane);
 }
 
 FR_INLINE double largest(const double *x)
@@ -168,20 +174,21 @@ static double log_wealth(const void *of, double m, double *slope)
 /* The largest candidate refuted, or `start`, which has been refuted before, if that is as large. The wealth falls as the
    candidate grows, since each numerator, each share and each inverse denominator does; at `centre` it is too small.
    Newton's rule, which comes from the left where log of the wealth is convex, kept inside a bracket. */
-static double furthest(double (*log_of)(const void *, double, double *), const void *side, double start, double centre,
+static double furthest(double (*log_of)(const void *, double, double *), const void *side, double n, double start, double centre,
                        double level)
 {
     double lower = start, upper = centre, m = start;
     if (!(lower < upper)) return start;
     for (int step = 0; step < 200; step++) {
-        double slope, over = log_of(side, m, &slope) - level, next;
+        double slope, over = log_of(side, m, &slope) - level, stretch, next;
         if (over >= 0.0)
             lower = m;
         else if (m == start)
             return start;
         else
             upper = m;
-        next = m - over / slope;
+        stretch = fabs(over) > 1e-3 * n ? (fr_exp1(over / n) - 1.0) * (n / over) : 1.0;
+        next = m - stretch * over / slope;
         if (!(next >= lower && next <= upper)) next = 0.5 * (lower + upper);
         if (fabs(next - m) <= 1e-9 * fr_smaller(m, centre - m)) return next;
         m = next;
@@ -195,10 +202,10 @@ void fr_portfolio_bounds(const fr_bet_t *b, const fr_sums_t *s, const fr_portfol
     double sum = s->total - 0.5;
     side_t side = {.n = s->n, .reach = p->reach, .drawn = p->drawn};
     open_gains(side.gain, p->up, p->up_power);
-    *low = furthest(log_wealth, &side, fr_larger(lower, 0.0), (sum + side.drawn) / side.reach, b->level);
+    *low = furthest(log_wealth, &side, s->n, fr_larger(lower, 0.0), (sum + side.drawn) / side.reach, b->level);
     side.drawn = (p->reach - s->n) - p->drawn;
     open_gains(side.gain, p->down, p->down_power);
-    *high = 1.0 - furthest(log_wealth, &side, fr_larger(1.0 - upper, 0.0), (s->n - sum + side.drawn) / side.reach,
+    *high = 1.0 - furthest(log_wealth, &side, s->n, fr_larger(1.0 - upper, 0.0), (s->n - sum + side.drawn) / side.reach,
                            b->level);
 }
 
@@ -225,24 +232,50 @@ static void watch_candidate(fr_watch_t *w, double m)
         double paid = LEAST[k] + REST[k] * m, pace = 1.0 / paid;
         w->log_paid[k] = fr_log1(paid);
         w->share[k] = HALF[k] + TILTED[k] * (1.0 - m);
-        w->tilts[k] = -TILTED[k] / w->share[k];
         w->pull[k] = REST[k] * pace;
         for (int i = 0; i < 4; i++) {
             w->pace[i][k] = pace;
             pace *= pace;
         }
     }
+    for (int k = 0; k < LANES; k++) w->loses[k] = TILTED[k] / w->share[k];
 }
 
-/* Money of each bettor over that which refutes the candidate, `since` rewards after the fold, and the sum, at least 1 if
-   the candidate is refuted; infinite or nan where products of so many factors cannot be held. */
-CLONES
-static double watch_money(const fr_watch_t *w, const double *product, int since, double *money)
+/* What a candidate has now: money of each bettor, over that which refutes it, and sums. They are infinite or nan where products
+   of so many factors cannot be held. */
+typedef struct {
+    double money[K];
+    double sum, pulled, lost;   /* of the money, at least 1 if refuted; of money times pull, and times what shares lose */
+} found_t;
+
+FR_INLINE void watch_money(const fr_watch_t *w, const double *product, int since, found_t *found)
 {
     const double *a = since & 1 ? w->pace[0] : ONES, *b = since & 2 ? w->pace[1] : ONES;
     const double *c = since & 4 ? w->pace[2] : ONES, *d = since & 8 ? w->pace[3] : ONES;
-    for (int k = 0; k < K; k++) money[k] = (product[k] * w->scale[k]) * ((a[k] * b[k]) * (c[k] * d[k]));
-    return total(money);
+    double money[K], pulled[K], lost[LANES];    /* which stay in registers */
+    for (int k = 0; k < K; k++) {
+        money[k] = (product[k] * w->scale[k]) * ((a[k] * b[k]) * (c[k] * d[k]));
+        pulled[k] = money[k] * w->pull[k];
+    }
+    for (int k = 0; k < LANES; k++) lost[k] = money[k] * w->loses[k];
+    memcpy(found->money, money, sizeof money);
+    found->sum = total(money);
+    found->pulled = total(pulled);
+    found->lost = across(lost);
+}
+
+CLONES
+static void watch_side(const fr_watch_t *w, const double *product, int since, found_t *found)
+{
+    watch_money(w, product, since, found);
+}
+
+/* Both at once, as neither waits for the other. */
+CLONES
+static void watch_sides(const fr_watch_t w[2], const double *up, const double *down, int since, found_t found[2])
+{
+    watch_money(&w[0], up, since, &found[0]);
+    watch_money(&w[1], down, since, &found[1]);
 }
 
 /* How far the excess may grow before the candidate can be refuted. A reward z multiplies a bettor's money by
@@ -269,61 +302,78 @@ static void watch_ahead(fr_watch_t *w, const double *money, double sum, double e
     w->until = excess + share * w->stride;
 }
 
-/* From the candidate, whose money is `sum`, to one whose log of the money is `aim`, by two derivatives of the log. */
-CLONES
-static double watch_step(const fr_watch_t *w, const double *money, double n, double sum, double aim)
+/* From a candidate that is refuted to a larger one that is refuted for sure, and close to the largest. After a step d, shares
+   leave sum - d t of the money at least, where t is what they lose; with these shares the log of the wealth is convex, and has
+   fallen by d n p / (sum - d t) at most, where p is the sum of money times pull. As log(x) >= 2 (x - 1) / (x + 1), no less
+   than 1 is left if 2 (sum - 1 - d t) (sum - d t) >= d n p (sum + 1 - d t): so it is at the root of the tangent at d = 0,
+   which is below this quadratic. */
+FR_INLINE double tangent(const found_t *found, double n)
 {
-    double rise[K], bend[K], first, second, inner, over = fr_log1(sum) - aim;
-    for (int k = 0; k < K; k++) {
-        double rate = w->tilts[k] - n * w->pull[k];
-        rise[k] = money[k] * rate;
-        bend[k] = rise[k] * rate + money[k] * (n * w->pull[k] * w->pull[k] - w->tilts[k] * w->tilts[k]);
-    }
-    first = total(rise);                            /* slope of the log, times sum */
-    second = total(bend) * sum - first * first;     /* its slope, times the square */
-    inner = first * first - 2.0 * second * over;
-    return 2.0 * sum * over / ((inner > 0.0 ? sqrt(inner) : 0.0) - first);
+    double sum = found->sum, more = sum - 1.0;
+    return 2.0 * more * sum / ((sum + 1.0) * n * found->pulled + 2.0 * (sum + more) * found->lost);
 }
 
-/* As `furthest`, where most looks find that `start` is still furthest, or that the furthest is near: a step from a candidate
-   with at most 2 NEAR of money too much in logs errs by 1e-11 of its distance from `centre`. Such a candidate is kept from
-   look to look, so that all here follows from the state. */
-static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double total_of, double level,
-                        double start, double centre, double *kept)
+static void watch(fr_watch_t *w, double m, const double *power, double n, double level)
 {
-    double money[K], folded = n - since_fold(n), m = *kept > 0.0 ? *kept : start;
+    double folded = n - since_fold(n);
+    if (w->at != m) watch_candidate(w, m);
+    if (w->folded != folded) watch_fold(w, power, folded, level);
+}
+
+/* As `furthest`, but short of it by about 1e-4 of the distance from `centre`, and never beyond. The watched candidate, which has
+   `found`, was refuted before and is not above `start`. Most looks find that `start` is still furthest, or an end on the
+   candidate's tangent. The candidate is kept from look to look while it is near, so that all here follows from the state. */
+static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double total_of, double level,
+                        double start, double centre, double *kept, found_t *found)
+{
     side_t side;
-    if (!(start < centre) || (w->at == m && total_of - n * m <= w->until)) return start;
-    for (int step = 0; step < 6; step++) {
-        double sum;
-        if (w->at != m) watch_candidate(w, m);
-        if (w->folded != folded) watch_fold(w, power, folded, level);
-        sum = watch_money(w, product, since_fold(n), money);
-        if (step == 0 && sum < 1.0) {
-            watch_ahead(w, money, sum, total_of - n * m);
+    for (int step = 0; step < 8; step++) {
+        double end;
+        *kept = w->at;
+        if (found->sum < 1.0) {
+            watch_ahead(w, found->money, found->sum, total_of - n * w->at);
             return start;
         }
-        if (!(sum <= FAR && sum >= 1.0 / FAR)) break;
-        if (sum >= 1.0 && sum <= 1.0 + 2.0 * NEAR) {
-            *kept = m;
-            return fr_larger(start, m + watch_step(w, money, n, sum, 0.0));
-        }
-        m += watch_step(w, money, n, sum, NEAR);
-        if (!(m > 0.0 && m < centre)) break;
+        if (!(found->sum <= FAR)) break;
+        end = w->at + tangent(found, n);
+        if (!(end < centre)) break;
+        if (end <= start) {
+            if (w->at >= start) return start;
+            end = start;
+        } else if (found->sum <= NEAR)
+            return end;
+        watch(w, end, power, n, level);
+        watch_side(w, product, since_fold(n), found);
     }
     side.n = side.reach = n;
     side.drawn = 0.0;
     open_gains(side.gain, product, power);
-    return *kept = furthest(log_wealth, &side, start, centre, level);
+    return *kept = furthest(log_wealth, &side, n, start, centre, level);
 }
 
 void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower, double upper,
                        double *low, double *high)
 {
-    double mean = (s->total - 0.5) / s->n;
-    *low = look_near(&w[0], p->up, p->up_power, s->n, s->total, b->level, fr_larger(lower, 0.0), mean, &s->centre[0]);
-    *high = 1.0 - look_near(&w[1], p->down, p->down_power, s->n, s->n - s->total, b->level, fr_larger(1.0 - upper, 0.0),
-                            1.0 - mean, &s->centre[1]);
+    const double *product[2] = {p->up, p->down}, *power[2] = {p->up_power, p->down_power};
+    double n = s->n, mean = (s->total - 0.5) / n, total_of[2] = {s->total, n - s->total}, centre[2] = {mean, 1.0 - mean};
+    double end[2] = {fr_larger(lower, 0.0), fr_larger(1.0 - upper, 0.0)};
+    found_t found[2];
+    int due[2], since = since_fold(n);
+    for (int k = 0; k < 2; k++) {
+        double m = s->centre[k] > 0.0 ? s->centre[k] : end[k];
+        due[k] = end[k] < centre[k] && !(w[k].at == m && total_of[k] - n * m <= w[k].until);
+        if (due[k]) watch(&w[k], m, power[k], n, b->level);
+    }
+    if (due[0] && due[1])
+        watch_sides(w, p->up, p->down, since, found);
+    else if (due[0] || due[1])
+        watch_side(&w[due[1]], product[due[1]], since, &found[due[1]]);
+    for (int k = 0; k < 2; k++)
+        if (due[k])
+            end[k] = look_near(&w[k], product[k], power[k], n, total_of[k], b->level, end[k], centre[k], &s->centre[k],
+                               &found[k]);
+    *low = end[0];
+    *high = 1.0 - end[1];
 }
 
 int fr_portfolio_quiet(const fr_watch_t w[2], double n, double total)
@@ -618,8 +668,8 @@ static double log_aimed(const void *of, double m, double *slope)
 void fr_aimed_bounds(const fr_bet_t *b, const fr_aimed_t *a, double lower, double upper, double *low, double *high)
 {
     aimed_side_t up = open_aimed(b, a, 0), down = open_aimed(b, a, 1);
-    *low = furthest(log_aimed, &up, fr_larger(lower, 0.0), 1.0, b->level);
-    *high = 1.0 - furthest(log_aimed, &down, fr_larger(1.0 - upper, 0.0), 1.0, b->level);
+    *low = furthest(log_aimed, &up, INFINITY, fr_larger(lower, 0.0), 1.0, b->level);
+    *high = 1.0 - furthest(log_aimed, &down, INFINITY, fr_larger(1.0 - upper, 0.0), 1.0, b->level);
 }
 
 int fr_aimed_sane(const fr_aimed_t *a, double n)

@@ -26,7 +26,8 @@ typedef struct {
 typedef struct {
     double at;                  /* the candidate; -1 if there is none */
     double folded;              /* rewards before the last fold: `scale` is right there; -1 if it is right nowhere */
-    double log_paid[FR_BETTORS], share[FR_BETTORS], tilts[FR_BETTORS], pull[FR_BETTORS];
+    double log_paid[FR_BETTORS], share[FR_BETTORS], pull[FR_BETTORS];
+    double loses[FR_BETTOR_LANES];      /* share lost as the candidate grows; only the first bettors have tilted ones */
     double pace[4][FR_BETTORS];     /* 1, 2, 4 and 8 inverse denominators */
     double scale[FR_BETTORS];
     double stride, growth[FR_BETTORS];  /* no bettor's money grows more than so while the excess grows by the stride; 0: unknown */
