@@ -361,8 +361,8 @@ def tangent_step(rewards, m, delta):
 
 
 def watched(rewards, delta, near=1.3, far=10.0):
-    """Lower ends that looks after each reward keep, running. A look takes the tangent from the watched candidate, or from
-    where that leads to if the candidate has more money than `near`; the exact end if it has more than `far`."""
+    """Lower ends that looks after each reward keep, running. A look takes the tangent from the watched candidate, or
+    from where that leads to if the candidate has more money than `near`; the exact end if it has more than `far`."""
     end = kept = 0.0
     out = []
     for n in range(1, len(rewards) + 1):
