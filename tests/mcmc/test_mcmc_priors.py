@@ -585,3 +585,33 @@ def test_moments_by_weights_take_any_positive_numbers():
     for scale in (1.0, 0.37):
         for found, expected in zip(moments_of(values, times * scale), moments_of(repeated(values, times)), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_plain_horseshoe_has_no_slab():
+    prior, names, _ = joint_prior(layout(), mcmc.Horseshoe(global_scale=0.5, slab_scale=np.inf))
+    assert names == ["global_scale(coefficients)", "local_scale(a)", "local_scale(b)"]
+    beta, tau, local = np.array([0.4, -0.1]), 0.3, np.array([2.0, 0.4])
+    truth = stats.norm(0.0, tau * local).logpdf(beta).sum() + stats.halfcauchy.logpdf(local).sum()
+    truth += stats.halfcauchy(scale=0.5).logpdf(tau) + np.log(tau * local.prod()) + stats.norm(3.0, 5.0).logpdf(0.2)
+    point = unconstrained(prior, np.concatenate([[0.2], beta, [tau], local]))
+    assert prior.value_and_gradient(point)[0] == pytest.approx(truth, rel=1e-12)
+
+
+def test_draws_under_a_plain_horseshoe_are_those_of_quadrature():
+    """One coefficient in a Gaussian regression: E beta by integrals over global and local scale."""
+    rng = np.random.default_rng(8)
+    x = np.repeat([-1.0, 1.0], 40)
+    y = 0.3 * x + rng.normal(size=80)
+    model = mcmc.GLM(x[:, None], y, "gaussian", scale=1.0, prior=mcmc.Horseshoe(global_scale=0.2, slab_scale=np.inf))
+    assert model.names[1:] == ("global_scale(coefficients)", "local_scale(x0)")
+    t = np.linspace(-9.0, 9.0, 1201)
+    log_tau, log_lam = t[:, None], t[None]
+    variance = np.exp(2.0 * (log_tau + log_lam))
+    weight = stats.cauchy(scale=0.2).pdf(np.exp(log_tau)) * stats.cauchy.pdf(np.exp(log_lam))
+    weight *= np.exp(log_tau + log_lam)
+    weight *= stats.norm.pdf(x @ y / 80, 0.0, np.sqrt(variance + 1.0 / 80))
+    truth = float((weight * variance / (variance + 1.0 / 80)).sum() / weight.sum() * (x @ y) / 80)
+    trace = mcmc.sample(mcmc.SurrogateMetropolis(model), n_draws=4000, n_chains=4, rng=3)
+    draws = trace.draws[..., 0]
+    error = draws.std() / np.sqrt(trace.ess()[0])
+    assert abs(draws.mean() - truth) < 5.0 * error

@@ -159,3 +159,30 @@ def test_errors_of_own_densities_pass():
     prior = everything(own=[(broken, None)])
     with pytest.raises(KeyError, match="mine"):
         prior.value_and_gradient(np.zeros(prior.dim))
+
+
+def test_a_horseshoe_without_a_slab_has_no_parameter_for_it(theta):
+    """Its density, gradient, normal part and standardised coordinates, beside the twin."""
+    pools = [POOLS[0], (*POOLS[1][:3], None), POOLS[2]]
+    prior = everything(pools=pools)
+    theta = np.delete(theta, prior.n_seen + 2)
+    assert prior.dim == everything().dim - 1
+    value, gradient = prior.value_and_gradient(theta)
+    assert value == pytest.approx(plain.log_density(prior.given, theta), rel=1e-12)
+    np.testing.assert_allclose(gradient, derivative(lambda x: prior.value_and_gradient(x)[0], theta), atol=1e-7)
+    mean, precision = prior.conditional_of(theta[prior.n_seen :])
+    scales, _, _ = plain.split(prior.given, theta)
+    np.testing.assert_allclose(precision[6:8], scales[6:8] ** -2.0, rtol=1e-12)
+    prior.set_free(np.arange(prior.n_seen) < 8)
+    xi = prior.free_of(theta)
+    np.testing.assert_allclose(prior.from_free(xi), theta, rtol=1e-12)
+    _, jacobian = prior.pulled_back(xi, gradient)
+
+    def density(x):
+        return prior.value_and_gradient(prior.from_free(x))[0] + prior.pulled_back(x, gradient)[1]
+
+    slopes, _ = prior.pulled_back(xi, gradient)
+    assert np.isfinite(jacobian)
+    np.testing.assert_allclose(slopes, derivative(density, xi), atol=1e-6)
+    again = pickle.loads(pickle.dumps(prior))
+    assert again.value_and_gradient(theta)[0] == value

@@ -71,13 +71,16 @@ def split(given, theta):
             value += scale_log_density(*pool[1], phi[k])
             k += 1
             continue
-        local = phi[k + 2:k + 2 + len(members)]
-        overall, slab = np.exp(phi[k]), np.exp(phi[k + 1])
-        value += scale_log_density(*pool[1], phi[k]) + scale_log_density(*pool[3], phi[k + 1])
-        value += sum(scale_log_density(*pool[2], t) for t in local)
-        squares = np.exp(2 * local)
-        scales[members] = overall * np.sqrt(slab**2 * squares / (slab**2 + overall**2 * squares))
-        k += 2 + len(members)
+        first = k + 1 + (pool[3] is not None)
+        local = phi[first:first + len(members)]
+        overall, squares = np.exp(phi[k]), np.exp(2 * local)
+        value += scale_log_density(*pool[1], phi[k]) + sum(scale_log_density(*pool[2], t) for t in local)
+        scales[members] = overall * np.sqrt(squares)
+        if pool[3] is not None:
+            slab = np.exp(phi[k + 1])
+            value += scale_log_density(*pool[3], phi[k + 1])
+            scales[members] = overall * np.sqrt(slab**2 * squares / (slab**2 + overall**2 * squares))
+        k = first + len(members)
     covariances = []
     for _, sds, eta in factors:
         q = len(sds)

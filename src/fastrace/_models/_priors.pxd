@@ -14,7 +14,7 @@ cdef struct coefficient_t:
     double constant             # of the standardised density
     Py_ssize_t shared           # hyperparameter that is the log of the scale, or -1
     Py_ssize_t local            # hyperparameter that is the log of a horseshoe's local scale, or -1
-    Py_ssize_t overall          # of the log of the horseshoe's global scale; that of its slab comes next
+    Py_ssize_t overall, slab    # of the logs of the horseshoe's global scale and of its slab's, or -1
 
 
 # Numba's or C's: parameters, their number and where to write the gradient

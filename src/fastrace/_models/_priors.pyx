@@ -6,9 +6,9 @@ logarithm of the auxiliary parameter, if it is learned. phi holds unconstrained 
 and of each factor with correlated effects the inverse hyperbolic tangents of canonical partial correlations.
 
 A coefficient's scale is fixed, shared with others and learned, or that of a regularised horseshoe (Piironen & Vehtari,
-2017): 1 / scale^2 = 1 / (global local)^2 + 1 / slab^2. The Cholesky factor of a factor's correlations has the rows
-L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 2 has a beta distribution of its own
-(Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
+2017): 1 / scale^2 = 1 / (global local)^2 + 1 / slab^2, of which a plain one has no slab. The Cholesky factor of a
+factor's correlations has the rows L_ij = z_ij sqrt(prod_{k<j} (1 - z_ik^2)), and under LKJ(eta) each (1 + z_ij) / 2 has
+a beta distribution of its own (Lewandowski, Kurowicka & Joe, 2009), so that the density of phi is a product.
 """
 
 from libc.math cimport INFINITY, M_PI, exp, fabs, isfinite, log, sqrt
@@ -62,7 +62,8 @@ cdef class JointPrior:
     coefficients : sequence of tuple
         (kind, mean, scale, df, pool) of each: kind from `LOCATIONS`, pool the number of a pool or -1.
     pools : sequence of tuple
-        ("shared", scale prior), or ("horseshoe", prior of the global scale, of each local scale, of the slab's scale).
+        ("shared", scale prior), or ("horseshoe", prior of the global scale, of each local scale, of the slab's scale);
+        without a slab the last is None.
         A scale prior is (name in `SCALES`, a, b), or (name, a, b, power): then it is that of scale^power.
     factors : sequence of tuple
         (n_groups, scale priors of the q standard deviations, eta of LKJ, or None for independent effects).
@@ -79,7 +80,8 @@ cdef class JointPrior:
         members = [[j for j, c in enumerate(coefficients) if c[4] == k] for k in range(len(pools))]
         for pool, mine in zip(pools, members, strict=True):
             places.append(len(hyper))
-            hyper += [pool[1]] if pool[0] == "shared" else [pool[1], pool[3], *[pool[2]] * len(mine)]
+            slab = [] if pool[0] == "shared" or pool[3] is None else [pool[3]]
+            hyper += [pool[1]] if pool[0] == "shared" else [pool[1], *slab, *[pool[2]] * len(mine)]
         n_seen = len(coefficients) + sum(n * len(sds) for n, sds, _ in factors) + (aux is not None)
         widest = max([len(sds) for _, sds, _ in factors], default=0)
         first_of_factors = len(hyper)
@@ -141,12 +143,13 @@ cdef class JointPrior:
             c = &self.coefficients[j]
             c.kind, c.mean, c.scale, c.df = LOCATIONS[kind], mean, scale, df
             c.constant = d.location_constant(c.kind, c.df)
-            c.shared = c.local = c.overall = -1
+            c.shared = c.local = c.overall = c.slab = -1
             if pool >= 0 and pools[pool][0] == "shared":
                 c.shared = places[pool]
             elif pool >= 0:
                 c.overall = places[pool]
-                c.local = places[pool] + 2 + members[pool].index(j)
+                c.slab = -1 if pools[pool][3] is None else places[pool] + 1
+                c.local = places[pool] + 1 + (c.slab >= 0) + members[pool].index(j)
 
     def _place_factors(self, factors, hyper):
         cdef Py_ssize_t first = self.n_coefficients, k
@@ -245,9 +248,11 @@ cdef class JointPrior:
         memcpy(self.phi, phi, self.n_hyper * sizeof(double))
         for j in range(self.n_coefficients):
             c = &self.coefficients[j]
-            if c.local >= 0:
+            if c.local >= 0 and c.slab < 0:
+                self.scale[j], self.share[j] = exp(phi[c.overall] + phi[c.local]), 1.0
+            elif c.local >= 0:
                 of_local = exp(-2.0 * (phi[c.overall] + phi[c.local]))
-                of_slab = exp(-2.0 * phi[c.overall + 1])
+                of_slab = exp(-2.0 * phi[c.slab])
                 self.scale[j] = 1.0 / sqrt(of_local + of_slab)
                 self.share[j] = of_local / (of_local + of_slab)
             else:
@@ -288,7 +293,8 @@ cdef class JointPrior:
                 if c.local >= 0:
                     by_phi[c.overall] += by_scale * self.share[j]
                     by_phi[c.local] += by_scale * self.share[j]
-                    by_phi[c.overall + 1] += by_scale * (1.0 - self.share[j])
+                    if c.slab >= 0:
+                        by_phi[c.slab] += by_scale * (1.0 - self.share[j])
                 elif c.shared >= 0:
                     by_phi[c.shared] += by_scale
         for k in range(self.n_factors):
@@ -448,7 +454,8 @@ cdef class JointPrior:
             if c.local >= 0:
                 by_phi[c.overall] += by_scale * self.share[j]
                 by_phi[c.local] += by_scale * self.share[j]
-                by_phi[c.overall + 1] += by_scale * (1.0 - self.share[j])
+                if c.slab >= 0:
+                    by_phi[c.slab] += by_scale * (1.0 - self.share[j])
             else:
                 by_phi[c.shared] += by_scale
         for k in range(self.n_factors):
@@ -488,7 +495,8 @@ cdef class JointPrior:
                 continue
             step = phi[c.local] + LOCAL_STEP * random_standard_normal(bits)
             uniform = bits.next_double(bits.state)
-            of_slab, of_overall = exp(-2.0 * phi[c.overall + 1]), exp(-2.0 * phi[c.overall])
+            of_slab = exp(-2.0 * phi[c.slab]) if c.slab >= 0 else 0.0
+            of_overall = exp(-2.0 * phi[c.overall])
             square = (theta[j] - c.mean) * (theta[j] - c.mean)
             old = of_overall * exp(-2.0 * phi[c.local]) + of_slab                # precisions of the coefficient
             new = of_overall * exp(-2.0 * step) + of_slab

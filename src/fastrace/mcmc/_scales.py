@@ -224,10 +224,14 @@ def first_point(prior: JointPrior, hat: Array, sd: Array) -> tuple[Array, NDArra
             place += 1
             continue
         overall = pool[1][1]
-        theta[place], theta[place + 1] = np.log(overall), 0.5 * np.log(pool[3][2] / pool[3][1])
+        theta[place] = np.log(overall)
+        place += 1
+        if pool[3] is not None:
+            theta[place] = 0.5 * np.log(pool[3][2] / pool[3][1])
+            place += 1
         free[mine] = steps < _APART * sd[mine]
-        theta[place + 2 : place + 2 + len(mine)] = np.where(free[mine], 0.0, np.log(np.maximum(steps, 1e-8) / overall))
-        place += 2 + len(mine)
+        theta[place : place + len(mine)] = np.where(free[mine], 0.0, np.log(np.maximum(steps, 1e-8) / overall))
+        place += len(mine)
     first = len(coefficients)
     for n_groups, sds, eta in factors:
         q = len(sds)

@@ -236,10 +236,12 @@ class _Builder:
 
     def _horseshoe(self, prior: Horseshoe, columns: Sequence[int], called: str) -> int:
         scale = prior.global_scale_of(len(columns), self.layout.n_observations, self.layout.row_noise)
-        half = 0.5 * prior.slab_df
-        priors = (("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df),
-                  ("inverse-gamma-of-square", half, half * prior.slab_scale**2))
-        names = [f"global_scale({called})", f"slab_scale({called})"]
+        half, names = 0.5 * prior.slab_df, [f"global_scale({called})"]
+        slab = None
+        if prior.slab_scale < math.inf:
+            slab = "inverse-gamma-of-square", half, half * prior.slab_scale**2
+            names.append(f"slab_scale({called})")
+        priors = ("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df), slab
         return self.pool(("horseshoe", *priors), names + [f"local_scale({self.layout.columns[j]})" for j in columns])
 
 
@@ -406,7 +408,7 @@ def _logs_and_correlations(prior: JointPrior) -> tuple[list[int], list[tuple[int
     place = prior.n_seen
     logs = [place - 1] if aux is not None else []
     for number, pool in enumerate(pools):
-        size = 1 if pool[0] == "shared" else 2 + sum(c[4] == number for c in coefficients)
+        size = 1 if pool[0] == "shared" else 1 + (pool[3] is not None) + sum(c[4] == number for c in coefficients)
         logs += range(place, place + size)
         place += size
     related = []

@@ -46,7 +46,7 @@ def _of_joint(model: Any, names: list[str]) -> Iterator[tuple[str, str]]:
         scales.append(next(hyper))
         behind.append((scales[-1], _of_scale(pool[1])))
         if pool[0] == "horseshoe":
-            behind.append((next(hyper), _of_scale(pool[3])))
+            behind += [(next(hyper), _of_scale(pool[3]))] if pool[3] is not None else []
             behind += [(next(hyper), _of_scale(pool[2])) for c in coefficients if c[4] == number]
     for j, (kind, mean, width, df, number) in enumerate(coefficients):
         of_pool = number >= 0 and pools[number][0]

@@ -376,7 +376,7 @@ class Horseshoe:
     global_scale : float, optional
         In place of `expected_nonzero`; one of both is needed. In units of the outcome (or of its link) over columns.
     slab_scale : float, default 2.5
-        How large coefficients that matter may be.
+        How large coefficients that matter may be. Infinity is the plain horseshoe, which has no slab.
     slab_df : float, default 4.0
         Degrees of freedom of a large coefficient, which the slab makes Student-distributed.
     global_df : float, default 1.0
@@ -387,12 +387,13 @@ class Horseshoe:
     Raises
     ------
     ValueError
-        If not just one of `expected_nonzero` and `global_scale` is given, or a parameter is not positive and finite.
+        If not just one of `expected_nonzero` and `global_scale` is given, or a parameter is not positive and finite,
+        but for an infinite `slab_scale`.
 
     Notes
     -----
-    Columns should have about the same scale. A model with p such coefficients has p + 2 hyperparameters. A constant
-    column, the intercept, is not shrunk: it has the weak prior of the model.
+    Columns should have about the same scale. A model with p such coefficients has p + 2 hyperparameters, and p + 1
+    without a slab. A constant column, the intercept, is not shrunk: it has the weak prior of the model.
 
     References
     ----------
@@ -420,7 +421,7 @@ class Horseshoe:
                 f"needed: a guess of how many coefficients matter, or the scale that follows from it"
             )
         _positive(self, "expected_nonzero" if self.global_scale is None else "global_scale")
-        _positive(self, "slab_scale", "slab_df", "global_df", "local_df")
+        _positive(self, "slab_df", "global_df", "local_df", *(["slab_scale"] if self.slab_scale != math.inf else []))
 
     def global_scale_of(self, n_coefficients: int, n_observations: float, noise: float) -> float:
         """The scale of the global scale for so many coefficients, observations, and so noisy an observation."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastrace.mcmc.doors.pymc._shrinkage import Shrunk
 from fastrace.mcmc.models.glm import GLM
 
 __all__ = ["Factor", "Hierarchy"]
@@ -139,22 +141,38 @@ class Hierarchy(NamedTuple):
     dim: int
     power: float = 1.0
     log_factor: float = 0.0
+    shrunk: Sequence[Shrunk] = ()
 
     def _starts(self) -> list[tuple[Factor, int, int]]:
         """Each factor, with the first of its effects and of its hyperparameters among those of the `GLM`."""
         first = len(self.columns)
         hyper = first + sum(f.places.size for f in self.factors) + (self.log_scale >= 0)
+        hyper += sum(s.n_hyper for s in self.shrunk)
         out = []
         for f in self.factors:
             out.append((f, first, hyper))
             first, hyper = first + f.places.size, hyper + f.n_hyper
         return out
 
+    def _horseshoes(self) -> Iterator[tuple[Shrunk, slice]]:
+        """Each horseshoe, with its hyperparameters among those of the `GLM`."""
+        first = len(self.columns) + sum(f.places.size for f in self.factors) + (self.log_scale >= 0)
+        for s in self.shrunk:
+            yield s, slice(first, first + s.n_hyper)
+            first += s.n_hyper
+
     def from_glm(self, draws: Array) -> Array:
         """Draws of the model, scales as they are, as parameters of PyMC, their logarithms among these."""
         out = np.zeros((*draws.shape[:-1], self.dim))
         first = len(self.columns)
         out[..., self.columns] = draws[..., :first]
+        if self.log_scale >= 0:
+            scale = draws[..., first + sum(f.places.size for f in self.factors)]
+            out[..., self.log_scale] = (np.log(scale) - self.log_factor) / self.power
+        for s, where in self._horseshoes():
+            s.put_hyper(draws[..., where], out[..., self.log_scale], out)
+            if s.standardised:
+                out[..., s.places] /= s.widths(draws[..., where])
         for f, first, start in self._starts():
             hyper, q = draws[..., start : start + f.n_hyper], len(f.standardised)
             effects = draws[..., first : first + f.places.size].reshape(*draws.shape[:-1], *f.places.shape)
@@ -171,14 +189,16 @@ class Hierarchy(NamedTuple):
                 effects = effects + np.where(f.standardised, 0.0, f.means(draws[..., : len(self.columns)]))
             out[..., f.places] = effects
             f.put_hyper(hyper, unit, out)
-        if self.log_scale >= 0:
-            scale = draws[..., len(self.columns) + sum(f.places.size for f in self.factors)]
-            out[..., self.log_scale] = (np.log(scale) - self.log_factor) / self.power
         return out
 
     def to_glm(self, theta: Array) -> Array:
         """The inverse of `from_glm`."""
-        coefficients, parts, hypers = theta[..., self.columns], [], []
+        coefficients, parts, hypers = np.array(theta[..., self.columns]), [], []
+        for s in self.shrunk:
+            hyper = s.hyper_of(theta, theta[..., self.log_scale])
+            hypers.append(hyper)
+            if s.standardised:
+                coefficients[..., s.columns] *= s.widths(hyper)
         for f in self.factors:
             hyper, effects = f.hyper_of(theta), theta[..., f.places]
             root = hyper[..., : len(f.standardised), None] * f.unit_root(hyper)
@@ -192,4 +212,6 @@ class Hierarchy(NamedTuple):
 
     def log_jacobian(self, draws: Array) -> float:
         """Of PyMC's parameters by those that chains of the model move, at one point, scales as they are."""
-        return sum(f.log_jacobian(draws[start : start + f.n_hyper]) for f, _, start in self._starts())
+        out = sum(f.log_jacobian(draws[start : start + f.n_hyper]) for f, _, start in self._starts())
+        return out - sum(float(np.log(s.widths(draws[where])).sum()) for s, where in self._horseshoes()
+                         if s.standardised)

@@ -234,9 +234,11 @@ class RowGraphs:
                 raise Unseen(f"there are 0 of these and {counted(len(found.scalars), 'scalar')}")
             self._leaves = [pt.dvector(f"predictor_{j}") for j in range(len(found.leaves))]
             self._scalars = [pt.dscalar(f"scalar_{j}") for j in range(len(found.scalars))]
-            leaves = dict(zip([*found.leaves, *found.scalars], [*self._leaves, *self._scalars], strict=True))
-            try:
-                terms = graph_replace(graph_replace(whole, leaves, strict=False), by_row, strict=False)
+            leaves = dict(zip(found.leaves, self._leaves, strict=True))
+            scalars = dict(zip(found.scalars, self._scalars, strict=True))
+            try:  # a coefficient may be in units of a scalar, such as sigma
+                terms = graph_replace(graph_replace(whole, leaves, strict=False), scalars, strict=False)
+                terms = graph_replace(terms, by_row, strict=False)
             except ValueError as error:
                 raise Unseen("one predictor is a function of another one") from error
             if not set(starts).isdisjoint(ancestors(terms)):

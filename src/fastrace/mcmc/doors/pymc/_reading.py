@@ -41,6 +41,7 @@ from fastrace.mcmc.doors.pymc._laws import (
 )
 from fastrace.mcmc.doors.pymc._predictors import evaluated
 from fastrace.mcmc.doors.pymc._recognised import posterior_elsewhere
+from fastrace.mcmc.doors.pymc._shrinkage import GlobalScale, Shrunk, shrunk_of
 from fastrace.mcmc.doors.pymc._words import distribution
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.priors import LKJ
@@ -88,6 +89,7 @@ class Reader:
         self._refuse_other_terms()
         self._sort_variables()
         family, scale = self._family()
+        self.scale = scale
         outcome, weights = self._read_outcome(family)
         self._read_coefficients()
         self._read_rows()
@@ -102,13 +104,22 @@ class Reader:
             power, log_factor = self.power, self.log_factor
             scale_prior = of_power(self.scale_drawn, power, math.exp(log_factor))
         names = [self.entries[place] for place in places]
-        glm = GLM(self._table(), outcome, family.name, weights=weights,
-                  offset=self.offset if np.any(self.offset) else None, groups=groups or None,
-                  prior={name: self.priors[place] for name, place in zip(names, places, strict=True)},
-                  group_prior=sds or None, names=names,
-                  scale_prior=scale_prior, **family.options)
+        shrunk = self._in_columns(places)
+        table, prior = self._table(), {name: self.priors[place] for name, place in zip(names, places, strict=True)}
+
+        def model(*own: Any) -> GLM:
+            return GLM(table, outcome, family.name, weights=weights,
+                       offset=self.offset if np.any(self.offset) else None, groups=groups or None,
+                       prior=[prior, *own] if own else prior, group_prior=sds or None, names=names,
+                       scale_prior=scale_prior, **family.options)
+
+        glm = model()
+        own = self._global_scales(glm, shrunk, power, log_factor)
+        if own:
+            glm = model(*own)
         factors = [f._replace(columns=np.array([places.index(p) for p in f.columns], dtype=np.intp)) for f in factors]
-        return Hierarchy(glm, np.array(places, dtype=np.intp), factors, log_scale, graphs.dim, power, log_factor)
+        return Hierarchy(glm, np.array(places, dtype=np.intp), factors, log_scale, graphs.dim, power, log_factor,
+                         shrunk)
 
     # What kind of model it is.
 
@@ -267,13 +278,18 @@ class Reader:
                     beside.setdefault(value, set()).update(own - self.movable)
         self.linear = self._as_they_are(set(beside)).tolil()
         self.effects: list[Effects] = []
+        self.shrunk: list[Shrunk] = []
         for value in sorted(beside, key=self.values.index):
             if value in self.fixed and not self._scaled(value):
                 self._add_linear(value)
                 continue
             variable, behind = self.model.values_to_rvs[value], sorted(beside[value], key=self.values.index)
-            self.effects.append(effects_of(probe, variable, value in self.fixed,
-                                           [self.model.values_to_rvs[v] for v in behind], self._behind))
+            given = variable, value in self.fixed, [self.model.values_to_rvs[v] for v in behind], self._behind
+            shrunk = shrunk_of(probe, *given, self.scale)
+            if shrunk is None:
+                self.effects.append(effects_of(probe, *given))
+            else:
+                self._add_shrunk(value, shrunk)
         self.linear = self.linear.tocsr()
         self._refuse_other_functions()
 
@@ -310,13 +326,28 @@ class Reader:
             some = np.flatnonzero(slope)
             self.linear[some, place] = slope[some]
 
+    def _add_shrunk(self, value: Any, shrunk: Shrunk) -> None:
+        """Coefficients with a horseshoe, which are columns."""
+        seen, entry, slopes = shrunk.slopes
+        if shrunk.standardised:
+            self.linear[seen, shrunk.places[entry]] = slopes
+        else:
+            self._add_linear(value)
+        self.shrunk.append(shrunk)
+        self.priors.update(dict.fromkeys(shrunk.places.tolist(), shrunk.prior))
+        names = (entry_name(value.name, index) for index in np.ndindex(np.shape(self.graphs.starts[value])))
+        self.entries.update(zip(shrunk.places.tolist(), names, strict=True))
+
     def _refuse_other_functions(self) -> None:
         """What was read must be what the rows see at a random point too."""
         theta = self.probe.points[0].copy()
         rng = np.random.default_rng(25)
         for value in sorted(self.movable, key=self.values.index):
             theta[self.probe.places[value]] = rng.normal(size=len(self.probe.places[value]))
-        read = self.constant + self.linear @ np.where(self._loose(), theta, 0.0)
+        wide = np.ones(len(theta))
+        for s in self.shrunk:
+            wide[s.places] = s.spread if s.standardised else 1.0
+        read = self.constant + self.linear @ np.where(self._loose(), wide * theta, 0.0)
         for e in self.effects:
             read = read + e.added(theta)
         wrong = np.abs(read - self.probe.seen(theta)) > 1e-7 * (1.0 + np.abs(read))
@@ -418,6 +449,33 @@ class Reader:
         more = [column for place, column in self.columns.items() if place not in places]
         return np.column_stack([table, *more]) if more else table
 
+    def _in_columns(self, places: list[int]) -> list[Shrunk]:
+        """Horseshoes in the order of their first columns, entries in that of columns, as priors of a `GLM` are."""
+        found = []
+        for s in self.shrunk:
+            if not set(s.places.tolist()) <= set(places):
+                raise OtherModelError(f"no row sees an entry of "
+                                      f"{self.model.values_to_rvs[self._value_at(int(s.places[0]))].name!r}")
+            found.append(s.ordered(np.argsort([places.index(p) for p in s.places.tolist()])))
+        found.sort(key=lambda s: places.index(int(s.places[0])))
+        return [s._replace(columns=np.array([places.index(p) for p in s.places.tolist()], dtype=np.intp))
+                for s in found]
+
+    def _value_at(self, place: int) -> Any:
+        return next(v for v in self.values if place in self.probe.places[v])
+
+    def _global_scales(self, glm: GLM, shrunk: list[Shrunk], power: float, log_factor: float) -> list[Any]:
+        """What priors of global scales are that have the family's scale as a unit, over those of the model."""
+        out, hyper = [], glm.n_seen
+        for s in shrunk:
+            if s.power:
+                log_width = math.log(float(s.prior.global_scale or 1.0)) - s.power * log_factor / power
+                own = GlobalScale(s.prior.global_df, float(s.prior.global_scale or 1.0), log_width, s.power / power)
+                names = glm.names or ()
+                out.append(own.density((names[hyper], names[glm.n_seen - 1])))
+            hyper += s.n_hyper
+        return out
+
     # Grouping factors.
 
     def _factors(self) -> tuple[list[Factor], dict[str, Groups], dict[str, Any]]:
@@ -493,6 +551,8 @@ class Reader:
         places = [*columns, *([log_scale] if log_scale >= 0 else [])]
         for f in factors:
             places += [*f.places.ravel(), *f.log_sds, *f.packed, *f.logits]
+        for s in self.shrunk:
+            places += [s.log_global, *s.log_local, *([s.log_slab] if s.log_slab >= 0 else [])]
         counts = np.bincount(places, minlength=self.graphs.dim)
         for wrong, words in ((counts == 0, "not seen by the rows, nor a scale of what they see"),
                              (counts > 1, "more than one coefficient or scale")):

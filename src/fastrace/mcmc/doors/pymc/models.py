@@ -292,7 +292,7 @@ class PyMCModel(Expansions):
             self._seen_glm = None if self._glm is not None else _recognised.compiled_seen(self._graphs, at)
             self._left_out = 0.0 if self._glm is None else _recognised.left_out(self._graphs)
         if self._glm is not None and not _recognised.posterior_elsewhere(self.pymc_model, self._observed):
-            self._normal = _recognised.normal_prior(self.rest, self._rest_expanded(at), at)
+            self._normal = _recognised.normal_prior(self.rest, lambda: self._rest_expanded(at), at)
 
     def _variables(self, given: Any, name: str) -> list[Any]:
         """Variables, some of them by name."""
@@ -519,12 +519,15 @@ class PyMCModel(Expansions):
         """The same posterior as a `GLM` with priors, for `SurrogateMetropolis` and chains of hierarchies.
 
         Recognised are coefficients with normal, Student, Cauchy, Laplace or flat priors; normal effects of groups,
-        intercepts and slopes; a learned sigma, or alpha of counts and times, as a power of a variable times a number,
-        whose prior becomes that of the scale of `GLM`; and priors of scales that `GLM` has (HalfNormal, HalfCauchy,
-        HalfStudentT, Exponential, Gamma, LogNormal, InverseGamma). Effects are centred or standardised, with standard
-        deviations of their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among these priors, or `LKJCorr`,
-        in `MvNormal` or as ``chol @ z``. Their mean may be any sum of coefficients times numbers of the groups. The
-        log-posteriors are compared at random points.
+        intercepts and slopes; horseshoes, see below; a learned sigma, or alpha of counts and times, as a power of a
+        variable times a number, whose prior becomes that of the scale of `GLM`; and priors of scales that `GLM` has
+        (HalfNormal, HalfCauchy, HalfStudentT, Exponential, Gamma, LogNormal, InverseGamma). Effects are centred or
+        standardised, with standard deviations of their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among
+        these priors, or `LKJCorr`, in `MvNormal` or as ``chol @ z``. Their mean may be any sum of coefficients times
+        numbers of the groups. A horseshoe, regularised (Piironen & Vehtari) or plain, has HalfCauchy or HalfStudentT
+        global and local scales and an InverseGamma square of its slab, and is standardised, as in ``z * tau * lam``, or
+        the standard deviation of normal coefficients; the global scale, or its prior, may be in units of a learned
+        sigma. It becomes `mcmc.Horseshoe`, with the same density. The log-posteriors are compared at random points.
 
         Returns
         -------
@@ -600,10 +603,10 @@ class PyMCModel(Expansions):
     def _remedy(self) -> str:
         """What to do where chains go wrong: of a hierarchy that `as_glm` gives, or of few rows; else empty."""
         try:
-            factors = self._recognised().factors
+            found = self._recognised()
         except ValueError:
             return NUTS if self.n_rows <= FEW_ROWS else ""
-        return "hierarchy: take SurrogateMetropolis(model), or NUTS" if factors else ""
+        return "hierarchy: take SurrogateMetropolis(model), or NUTS" if found.factors or found.shrunk else ""
 
     def _recognised(self) -> Any:
         from fastrace.mcmc.doors.pymc._hierarchy import hierarchy
