@@ -5,6 +5,7 @@ Classes are found by inspection, so a new rule is held to its promise without a 
 
 import functools
 import inspect
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import catalogue
 import fastrace as fr
+from exact_chances import chance_over_orders
 from fastrace.pulls import ResampledPulls
 from fastrace.races._options import RIGOROUS
 from fastrace.races.acceptance import AcceptTest
@@ -91,6 +93,39 @@ def test_intervals_hold_the_mean_at_all_times(make, law, trials, n, seed):
             assert stream.estimate in (-1.0, 1.0)
             missed += (stream.estimate == 1.0) and low - 1e-9 <= mean <= high + 1e-9
     assert_rate_at_most(missed, trials, DELTA)
+
+
+# The same over all orders of a dozen zeros and ones, which leaves nothing to luck. Rules that are nearly tight there
+# are refuted if they spend some times the delta that they promise.
+
+ORDERS, PROMISED = 12, 0.2
+BOLD = {"universal": 3, "betting": 3, "beta-binomial": 3, "empirical-bernstein-plug-in": 4.5}
+
+
+def chance_of_losing_the_mean(make, delta, mean=0.5):
+    given = {"delta": delta}
+    if "threshold" in inspect.signature(make.func).parameters:
+        given["threshold"] = mean + 1e-9
+
+    def lost(rewards):
+        stream = make(**given)
+        stream.update_many(rewards)
+        low, high = stream.interval
+        return stream.stopped_by == "inconsistent" or not low - 1e-9 <= mean <= high + 1e-9
+
+    return chance_over_orders(lost, ORDERS, mean)
+
+
+@pytest.mark.parametrize("make", WATCHED)
+def test_intervals_hold_the_mean_over_all_orders_of_zeros_and_ones(make):
+    assert chance_of_losing_the_mean(make, PROMISED) <= PROMISED
+
+
+@pytest.mark.parametrize(("name", "bound"), [("BettingStop", "betting"), *itertools.product(
+    ("AbsoluteStop", "ConfidenceSequence", "SignStop"), BOLD)])
+def test_bold_intervals_are_refuted_by_all_orders_of_zeros_and_ones(name, bound):
+    make = next(case.values[0] for case in WATCHED if case.id in (f"{name} {bound}", name))
+    assert chance_of_losing_the_mean(make, BOLD[bound] * PROMISED) > PROMISED
 
 
 # Streams that are observed.

@@ -1,7 +1,6 @@
-"""Streams that are observed: intervals of arms, differences and ratios at all times."""
+"""Streams that are observed: intervals of arms, differences and ratios as of their twins, and what becomes of them."""
 
 import copy
-import datetime as dt
 import itertools
 import json
 import math
@@ -11,29 +10,11 @@ import numpy as np
 import pytest
 
 import fastrace as fr
+from comparisons import MAKERS, events, given, observe
 from fastrace.streams._sequences import differences
-from guarantee import assert_rate_at_most, few_or_many
 from reference import bounds
 from reference import comparison as twin
 from reference.sequences import portfolio_difference as twin_difference
-
-LAWS = {        # of rewards in [0, 1]: draw and mean
-    "ones 0.5": (lambda rng, n: (rng.random(n) < 0.5).astype(float), 0.5),
-    "ones 0.02": (lambda rng, n: (rng.random(n) < 0.02).astype(float), 0.02),
-    "uniform": (lambda rng, n: rng.random(n), 0.5),
-    "beta(0.5, 0.5)": (lambda rng, n: rng.beta(0.5, 0.5, n), 0.5),
-    "constant": (lambda rng, n: np.full(n, 0.3), 0.3),
-}
-
-
-def events(rng, n, shares=(0.7, 0.2, 0.1), lifts=(0.0, 0.05, -0.05)):
-    arms = rng.choice(len(shares), size=n, p=shares)
-    return arms, (rng.random(n) < 0.4 + np.array(lifts)[arms]).astype(float)
-
-
-def holds(low, mean, high):
-    return bool(np.all((low - 1e-9 <= mean) & (mean <= high + 1e-9)))
-
 
 # Twins
 
@@ -155,126 +136,6 @@ def test_the_error_bound_is_the_delta_at_which_the_interval_ends_at_zero():
             assert (again.result().verdict == ("better",)) == clear
 
 
-# Promises
-
-@pytest.mark.parametrize("law", LAWS)
-@few_or_many(("trials", "n"), (40, 300), (600, 4000))
-def test_all_intervals_hold_at_all_times(law, trials, n, seed):
-    """Unequal arms; the next arm depends on the last reward, which may not matter."""
-    draw, mean = LAWS[law]
-    missed = 0
-    for child in np.random.SeedSequence([seed, 1]).spawn(trials):
-        rng = np.random.default_rng(child)
-        x = np.where(arms := (rng.random(n) < 0.2), 0.5 * draw(rng, n), draw(rng, n))
-        after = np.r_[False, x[:-1] > 0.5]
-        arms = np.where(after, ~arms, arms)
-        x = np.where(arms, 0.5 * draw(rng, n), draw(rng, n))
-        test = fr.Comparison(2, 0.1, (0, 1))
-        test.observe_many(arms.astype(int), x)
-        past, means = test.history, np.array([mean, 0.5 * mean])
-        good = holds(past["lower"], means, past["upper"]) and holds(
-            past["difference_lower"], -0.5 * mean, past["difference_upper"])
-        missed += not good
-    assert_rate_at_most(missed, trials, 0.1)
-
-
-@pytest.mark.parametrize("kind", ["exact", "asymptotic", "clusters"])
-@few_or_many(("trials", "n"), (40, 4200), (1000, 40_000))
-def test_differences_of_four_unequal_arms_hold_at_thirty_looks(kind, trials, n, seed):
-    """Of an A/B test with shares as they come: all six differences at all looks."""
-    rates, missed = np.array([0.3, 0.3, 0.36, 0.2]), 0
-    for child in np.random.SeedSequence([seed, 5]).spawn(trials):
-        rng = np.random.default_rng(child)
-        arms, keys = rng.choice(4, size=n, p=[0.6, 0.2, 0.12, 0.08]), None
-        if kind == "clusters":              # a user comes thrice or so, to arms as they come, more willing or less so
-            keys = rng.integers(0, n // 3, size=n)
-            x = (rng.random(n) < rates[arms] + rng.choice([-0.15, 0.15], size=n // 3)[keys]).astype(float)
-        else:
-            x = (rng.random(n) < rates[arms]).astype(float)
-        test = fr.Comparison(4, 0.1, (0, 1) if kind == "exact" else None, clusters=keys is not None)
-        test.observe_many(arms, x, clusters=keys)
-        past = test.history
-        first, second = test.result().pairs.T
-        missed += not (holds(past["lower"], rates, past["upper"]) and holds(
-            past["difference_lower"], rates[first] - rates[second], past["difference_upper"]))
-        assert len(past["n_read"]) >= 30 and np.isfinite(past["difference_upper"][-1]).all()
-    assert_rate_at_most(missed, trials, 0.1 if kind == "exact" else 1.2 * 0.1)
-
-
-@pytest.mark.parametrize("kind", ["timings", "exponential", "ones", "clusters", "opposite", "alike"])
-@few_or_many(("trials", "n"), (50, 4000), (1000, 40_000))
-def test_asymptotic_differences_hold_under_peeking(kind, trials, n, seed):
-    missed = 0
-    for child in np.random.SeedSequence([seed, 2]).spawn(trials):
-        rng = np.random.default_rng(child)
-        arms, keys = rng.choice(2, size=n, p=[0.75, 0.25]), None
-        if kind == "ones":
-            x, means = (rng.random(n) < 0.3).astype(float), np.array([0.3, 0.3])
-        elif kind == "clusters":
-            keys = rng.integers(0, n // 5, size=n)
-            x, means = rng.normal(size=n) + rng.normal(size=n // 5)[keys], np.zeros(2)
-        elif kind in ("opposite", "alike"):         # each cluster has one reward in either arm
-            keys, arms = np.repeat(np.arange(n // 2), 2), np.tile([0, 1], n // 2)
-            effect = rng.normal(size=n // 2)[keys]
-            x, means = effect * (1 - 2 * arms if kind == "opposite" else 1) + 0.3 * rng.normal(size=n), np.zeros(2)
-        else:
-            x = rng.gamma(4.0 if kind == "timings" else 1.0, size=n) * (1 + arms)
-            means = np.array([4.0, 8.0]) if kind == "timings" else np.array([1.0, 2.0])
-        test = fr.Comparison(2, 0.1, clusters=keys is not None)
-        test.observe_many(arms, x, clusters=keys)
-        past = test.history
-        missed += not (holds(past["lower"], means, past["upper"]) and holds(
-            past["difference_lower"], means[1] - means[0], past["difference_upper"]))
-        assert np.isfinite(past["difference_upper"][-1]).all()
-    assert_rate_at_most(missed, trials, 1.2 * 0.1)
-
-
-@pytest.mark.parametrize("clusters", [False, True])
-@few_or_many(("trials", "n"), (150, 6000), (2000, 40_000))
-def test_differences_of_rare_amounts_hold_in_unequal_arms(clusters, trials, n, seed):
-    """By half-widths alike on both sides, 37 of 100 experiments miss: the small arm has seen too few large amounts.
-
-    The same by user, of whom 1 in 50 buys, a few times.
-    """
-    missed, mean = 0, 0.02 * math.exp(0.5)
-    for child in np.random.SeedSequence([seed, 4]).spawn(trials):
-        rng = np.random.default_rng(child)
-        users = np.sort(rng.integers(0, n, size=3 * n)) if clusters else np.arange(n)
-        arms = rng.choice(2, size=n, p=[0.9, 0.1])[users]
-        test = fr.Comparison(2, clusters=clusters)
-        test.observe_many(arms, (rng.random(n) < 0.02)[users] * rng.lognormal(size=users.size),
-                          clusters=users.tolist() if clusters else None)
-        past = test.history
-        missed += not (holds(past["lower"], mean, past["upper"]) and holds(
-            past["difference_lower"], 0.0, past["difference_upper"]))
-    assert_rate_at_most(missed, trials, 1.2 * 0.05)
-
-
-@few_or_many("trials", 60, 600)
-def test_ratios_hold(trials, seed):
-    missed = 0
-    for child in np.random.SeedSequence([seed, 3]).spawn(trials):
-        arms, x = events(np.random.default_rng(child), 600, (0.5, 0.5), (0.0, 0.1))
-        test = fr.Comparison(2, 0.1, (0, 1))
-        test.observe_many(arms, x)
-        result = test.result()
-        missed += not holds(result.ratio_lower, 1.25, result.ratio_upper)
-        assert result.ratio_lower[0] <= result.ratio[0] <= result.ratio_upper[0]
-        assert (result.ratio_lower[0] > 1.0) == (result.difference_lower[0] > 0.0)
-    assert_rate_at_most(missed, trials, 0.1)
-
-
-@pytest.mark.parametrize(("mean", "bounded"), [(0.0, False), (0.5, False), (-0.5, False), (1.0, True)])
-def test_a_ratio_to_a_mean_that_may_be_zero_is_not_known(mean, bounded):
-    rng = np.random.default_rng(4)
-    test = fr.Comparison(["a", "b"], first_look=20)
-    test.observe_many("a", rng.normal(mean, 1.0, size=200))
-    test.observe_many("b", rng.normal(mean, 1.0, size=200))
-    result = test.result()
-    assert np.isfinite(result.ratio_upper[0]) == (result.lower[0] > 0.0)
-    assert np.isfinite(result.ratio_upper[0]) or not bounded
-
-
 @pytest.mark.parametrize("clusters", [False, True])
 @pytest.mark.parametrize("offset", [1e12, 1e13, 1e14, 1e15])
 def test_far_from_0_differences_are_those_near_it(offset, clusters):
@@ -340,23 +201,6 @@ def test_a_single_arm_is_said_to_be_compared_with_nothing():
 
 # The same, however it came
 
-MAKERS = {
-    "exact": lambda: fr.Comparison(["a", "b", "c"], support=(0, 1)),
-    "asymptotic": lambda: fr.Comparison(["a", "b", "c"], first_look=20),
-    "clusters": lambda: fr.Comparison(["a", "b", "c"], first_look=20, clusters=True),
-}
-
-
-def given(n, seed=6):
-    rng = np.random.default_rng(seed)
-    arms, x = events(rng, n)
-    return np.array(["a", "b", "c"])[arms], x, rng.integers(0, 80, size=n)
-
-
-def observe(test, arms, x, keys):
-    test.observe_many(arms, x, clusters=keys if test.clusters else None)
-
-
 @pytest.mark.parametrize("name", MAKERS)
 def test_any_portions_pickles_and_copies_give_the_same_bits(name):
     arms, x, keys = given(400)
@@ -393,25 +237,26 @@ def test_merged_workers_know_what_a_single_one_would(name):
         first.merge(3)
 
 
-def test_labels_of_every_kind():
-    arms, x, _ = given(300)
-    codes = np.searchsorted(["a", "b", "c"], arms)
-    answers = []
-    for labels, told in ((["a", "b", "c"], arms), (["a", "b", "c"], arms.tolist()), (3, codes), (3, codes.tolist()),
-                         ([0, 1, 2], codes.astype(np.uint8)), (("x", "y", 7), np.array(["x", "y", 7], object)[codes])):
-        test = fr.Comparison(labels, support=(0, 1))
-        test.observe_many(told, x)
-        answers.append(test.result().difference_lower.tolist())
-    assert all(answer == answers[0] for answer in answers)
+def test_copies_go_their_own_way():
+    test = MAKERS["exact"]()
+    observe(test, *given(30))
+    before = test.result()
+    for again in (copy.copy(test), copy.deepcopy(test), pickle.loads(pickle.dumps(test))):
+        observe(again, *given(30))
+        assert test.result() == before and again.n_read == 60
 
 
-def test_labels_may_be_tuples_beside_words():
-    mixed = fr.Comparison(["a", ("b", 1), 7], support=(0, 1))
-    for told in ([("b", 1), "a", 7, "a"], (("b", 1), "a", 7, "a")):
-        mixed.observe_many(told, [0.5, 0.25, 1.0, 0.25])
-    mixed.observe_many(("b", 1), [0.5, 0.5])
-    assert mixed.result().pulls.tolist() == [4, 4, 2]
+def test_a_damaged_pickle_is_refused():
+    function, (version, cls, known, seen) = MAKERS["exact"]().__reduce__()
+    for bad in ((seen[0][:2], *seen[1:]), (seen[0], seen[1] + 1, *seen[2:]), (*seen[:2], 0, *seen[3:]),
+                (*seen[:3], [(5, None)], None)):
+        with pytest.raises(ValueError, match="damaged"):
+            function(version, cls, known, bad)
+    with pytest.raises(ValueError, match="version 2"):
+        function(2, cls, known, seen)
 
+
+# Histories and answers
 
 def test_the_history_is_thinned():
     test = fr.Comparison(2)
@@ -426,157 +271,6 @@ def test_with_many_pairs_the_history_is_kept_where_rewards_doubled(support):
     test = fr.Comparison(142, support=support)          # 10,011 pairs
     test.observe_many(np.arange(320) % 20, np.zeros(320))
     assert test.history["n_read"].tolist() == [20, 40, 80, 160, 320]
-
-
-def test_more_pairs_than_can_be_compared_are_refused():
-    with pytest.raises(ValueError, match="633 arms are 200,028 pairs, and all are compared without a reference"):
-        fr.Comparison(633)
-    assert len(fr.Comparison(632)._pairs) == 199_396
-    assert fr.Comparison(100_000, reference=7).result().pairs[7].tolist() == [8, 7]
-
-
-@pytest.mark.parametrize("words, order", [
-    (["2026-03-01", "2026-02-10T08:00", "2026-02-10"], [2, 1, 0]), (["10", "9", "100"], [1, 0, 2]),
-    (["2026-02-01T00:30+02:00", "2026-01-31T23:00Z", "2026-01-31T23:30Z"], [0, 1, 2]),
-])
-def test_times_in_words_are_sorted_by_time(words, order):
-    events = {"arm": [0, 1] * 30, "x": np.arange(60.0), "when": words * 20}
-    made = fr.Comparison.from_frame(events, arm="arm", reward="x", time="when")
-    rows = [3 * k + place for place in order for k in range(20)]
-    plain = fr.Comparison([0, 1])
-    plain.observe_many(np.array(events["arm"])[rows], events["x"][rows])
-    assert made.result().mean.tolist() == plain.result().mean.tolist()
-    assert made.history["mean"].tolist() == plain.history["mean"].tolist()
-    assert list(made.history["time"])[0] == words[order[0]]
-
-
-@pytest.mark.parametrize("words, message", [
-    (["01/02/2026", "02/01/2026"], "column 'when' holds '01/02/2026' in row 0; numbers, dates, or words as of ISO"),
-    (["2026-01-01", "yesterday"], "holds 'yesterday' in row 1"), (["1", "nan"], "holds '1' in row 0"),
-    (["2026-01-01T00:00Z", "2026-01-01T00:00"], "with a time zone and without"),
-    (np.array([3, "2026-01-01"], dtype=object), "'2026-01-01' in row 1 and 3 in row 0; one kind of times is needed"),
-])
-def test_times_in_words_that_do_not_say_when_are_refused(words, message):
-    events = {"arm": [0, 1], "x": [0.0, 1.0], "when": words}
-    with pytest.raises(ValueError, match=message):
-        fr.Comparison.from_frame(events, arm="arm", reward="x", time="when")
-
-
-def test_times_stand_in_the_history():
-    test = fr.Comparison(2)
-    times = np.datetime64("2026-01-01") + np.arange(100)
-    test.observe_many(np.arange(100) % 2, np.arange(100.0), times=times)
-    assert test.history["time"][0] == times[19] and test.history["time"][-1] == times[test.history["n_read"][-1] - 1]
-    assert json.loads(json.dumps(test.result().to_dict()))["history"]["time"][0] == "2026-01-20"
-    pytest.importorskip("matplotlib")
-    assert len(test.plot()) == 3 and test.plot("history").get_xlabel() == "time"
-
-
-# Bad input
-
-@pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize(("arms", "rewards", "match"), [
-    ("abz", [0.1, 0.2, 0.3], r"arms\[2\] is 'z'; one of the arms 'a', 'b', 'c' is needed"),
-    ("abc", [0.1, math.nan, 0.3], r"rewards\[1\] is nan"), ("ab", [0.1, 0.2, 0.3], "each reward needs its arm"),
-    ("abc", [0.1, 0.2, math.inf], r"rewards\[2\] is inf"), ("abc", [[0.1, 0.2, 0.3]], "shape"),
-])
-def test_bad_input_changes_nothing(name, arms, rewards, match):
-    test = MAKERS[name]()
-    observe(test, *given(50))
-    before = test.result()
-    with pytest.raises(ValueError, match=match):
-        observe(test, list(arms), rewards, [1, 2, 3])
-    with pytest.raises((ValueError, TypeError)):
-        test.observe("a", math.nan, cluster=1 if test.clusters else None)
-    with pytest.raises(ValueError, match="arms 'a'"):
-        test.observe("z", 0.5, cluster=1 if test.clusters else None)
-    assert test.result() == before
-
-
-def test_a_reward_outside_the_support_is_refused():
-    test = MAKERS["exact"]()
-    with pytest.raises(ValueError, match=r"rewards\[1\] is 1.5; outside support"):
-        test.observe_many("a", [0.5, 1.5])
-    with pytest.raises(ValueError, match="outside support"):
-        test.observe("a", 1.5)
-    assert test.n_read == 0
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_an_interrupt_leaves_all_as_it_was(monkeypatch, name):
-    test, other = MAKERS[name](), MAKERS[name]()
-    arms, x, keys = given(300)
-    parts = [(arms[k:k + 100], x[k:k + 100], keys[k:k + 100] + 1000 * (k == 100)) for k in (0, 100, 200)]
-    observe(test, *parts[0])
-    before, real = test.result(), test._take
-
-    def take(codes, values, keys, calls=[0]):      # noqa: B006
-        calls[0] += 1
-        if calls[0] == 3:
-            raise KeyboardInterrupt
-        real(codes, values, keys)
-
-    monkeypatch.setattr(test, "_take", take)
-    with pytest.raises(KeyboardInterrupt):
-        observe(test, *parts[1])
-    assert test.result() == before
-    observe(test, *parts[2])                # nothing of the clusters between is remembered
-    observe(other, *parts[0])
-    observe(other, *parts[2])
-    assert test.result() == other.result()
-
-
-@pytest.mark.parametrize(("make", "error", "match"), [
-    (lambda: fr.Comparison("ab"), TypeError, "sequence of labels"), (lambda: fr.Comparison([]), ValueError, "empty"),
-    (lambda: fr.Comparison(["a", "a"]), ValueError, "twice"), (lambda: fr.Comparison(0), ValueError, "at least 1"),
-    (lambda: fr.Comparison(2, reference=2), ValueError, "reference is 2"),
-    (lambda: fr.Comparison(2, epsilon=-1.0), ValueError, "at least 0"),
-    (lambda: fr.Comparison(2, support=(0, 1), first_look=9), ValueError, "leave it out"),
-    (lambda: fr.Comparison(2).observe(0, 1.0, cluster=3), ValueError, "no clusters"),
-    (lambda: fr.Comparison(2, clusters=True).observe(0, 1.0), ValueError, "clusters is missing"),
-    (lambda: fr.Comparison(2, clusters=True).observe_many(0, [1.0], clusters=[None]), ValueError, "a key is needed"),
-    (lambda: fr.Comparison([None, 1]), ValueError, "no label"),
-])
-def test_bad_arguments(make, error, match):
-    with pytest.raises(error, match=match):
-        make()
-
-
-# Frames and answers
-
-@pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
-def test_from_frame(library):
-    arms, x, keys = given(300)
-    times = np.datetime64("2026-01-01T00:00", "ms") + np.random.default_rng(1).permutation(300)
-    columns = {"variant": arms, "converted": x, "user": keys, "when": times}
-    frame = columns if library == "dict" else pytest.importorskip(library).DataFrame(columns)
-    made = fr.Comparison.from_frame(
-        frame, arm="variant", reward="converted", time="when", support=(0, 1), reference="b")
-    order = np.argsort(times)
-    plain = fr.Comparison(["a", "b", "c"], support=(0, 1), reference="b")
-    plain.observe_many(arms[order], x[order], times=times[order])
-    assert made.names == ("a", "b", "c") and made.history["n_read"].tolist() == plain.history["n_read"].tolist()
-    assert np.array_equal(made.history["difference_lower"], plain.history["difference_lower"])
-    clustered = fr.Comparison.from_frame(frame, arm="variant", reward="converted", cluster="user")
-    assert clustered.clusters and clustered.kind == "asymptotic"
-    with pytest.raises(ValueError, match="no such column; there are variant, converted"):
-        fr.Comparison.from_frame(frame, arm="arm", reward="converted")
-    with pytest.raises(TypeError, match="clusters is 'user'; the column that holds the keys goes by cluster="):
-        fr.Comparison.from_frame(frame, arm="variant", reward="converted", clusters="user")
-    with pytest.raises(ValueError, match="must be real numbers"):
-        fr.Comparison.from_frame(frame, arm="user", reward="variant")
-
-
-@pytest.mark.parametrize("kind", ["float64", "Int64", "boolean"])
-@pytest.mark.parametrize("column", ["variant", "converted"])
-def test_missing_entries_of_a_frame_are_refused(column, kind):
-    pandas = pytest.importorskip("pandas")
-    arms, x, _ = given(10)
-    frame = pandas.DataFrame({"variant": arms, "converted": pandas.Series(x.astype(int)).astype(kind)})
-    assert fr.Comparison.from_frame(frame, arm="variant", reward="converted", support=(0, 1)).n_read == 10
-    frame[column] = frame[column].where(np.arange(10) != 4)
-    with pytest.raises(ValueError, match=f"'{column}' has 1 missing entries, the first in row 4"):
-        fr.Comparison.from_frame(frame, arm="variant", reward="converted")
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -603,25 +297,6 @@ def test_one_arm_alone_is_an_interval():
     assert result.verdict == () and result.lower[0] < 0.5 < result.upper[0] and "only" in str(result)
 
 
-def test_copies_go_their_own_way():
-    test = MAKERS["exact"]()
-    observe(test, *given(30))
-    before = test.result()
-    for again in (copy.copy(test), copy.deepcopy(test), pickle.loads(pickle.dumps(test))):
-        observe(again, *given(30))
-        assert test.result() == before and again.n_read == 60
-
-
-def test_a_damaged_pickle_is_refused():
-    function, (version, cls, known, seen) = MAKERS["exact"]().__reduce__()
-    for bad in ((seen[0][:2], *seen[1:]), (seen[0], seen[1] + 1, *seen[2:]), (*seen[:2], 0, *seen[3:]),
-                (*seen[:3], [(5, None)], None)):
-        with pytest.raises(ValueError, match="damaged"):
-            function(version, cls, known, bad)
-    with pytest.raises(ValueError, match="version 2"):
-        function(2, cls, known, seen)
-
-
 def test_the_printed_table_says_whose_the_intervals_are():
     test = fr.Comparison(["blue", "green"], support=(0, 1))
     test.observe_many("blue", np.tile([0.0, 1.0], 500))
@@ -632,66 +307,3 @@ def test_the_printed_table_says_whose_the_intervals_are():
     assert f"[{result.difference_lower[0]:.4g}, {result.difference_upper[0]:.4g}]" in row
     assert f"[{result.ratio_lower[0]:.4g}, {result.ratio_upper[0]:.4g}]" in row
     assert f"blue: mean 0.5 in [{result.lower[0]:.5g}, {result.upper[0]:.5g}]" in notes[0]
-
-
-@pytest.mark.parametrize("labels", [[1, True], [0, False], [1, 1.0], [("a", 1), ("a", True)]])
-def test_labels_that_are_one_key_are_refused(labels):
-    with pytest.raises(ValueError, match="labels that are equal"):
-        fr.Comparison(labels)
-
-
-def test_what_cannot_be_a_reward_is_shown():
-    test = fr.Comparison(["a", "b"], support=(0, 1))
-    with pytest.raises(ValueError, match=r"^reward is 1.5; outside support") as raised:
-        test.observe("a", 1.5)
-    assert "clip" not in str(raised.value) and test.n_read == 0
-    with pytest.raises(TypeError, match=r"real numbers are needed, and rewards\[1\] is 'oops'"):
-        test.observe_many("a", ["0", "oops", "1"])
-    with pytest.raises(TypeError, match="these are words: convert them"):
-        test.observe_many("a", ["0", "1"])
-
-
-UTC, EAST = dt.UTC, dt.timezone(dt.timedelta(hours=2))
-NOON = dt.datetime(2026, 1, 1, 12)
-
-
-@pytest.mark.parametrize("kind", ["objects", "pandas", "words"])
-def test_times_of_several_time_zones_sort_as_they_came(kind):
-    times = [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=EAST), NOON.replace(hour=11, tzinfo=UTC)]
-    if kind == "pandas":
-        pd = pytest.importorskip("pandas")
-        times = pd.Series([pd.Timestamp(time) for time in times], dtype=object)
-    elif kind == "words":
-        times = [time.isoformat() for time in times]
-    made = fr.Comparison.from_frame({"arm": ["a", "b", "b"], "reward": [0.0, 1.0, 0.5], "when": times}, arm="arm",
-                                    reward="reward", time="when", support=(0, 1))
-    wanted = fr.Comparison(["a", "b"], support=(0, 1))
-    for arm, reward in (("b", 1.0), ("b", 0.5), ("a", 0.0)):
-        wanted.observe(arm, reward)
-    assert made._time == list(times)[0]
-    assert made.result().mean.tolist() == wanted.result().mean.tolist()
-    assert made.result().lower.tolist() == wanted.result().lower.tolist()
-
-
-@pytest.mark.parametrize(("times", "said"), [
-    ([NOON, NOON.replace(tzinfo=UTC)], "column 'when' holds times with a time zone and without"),
-    ([1, NOON], "column 'when' holds times that cannot be compared"),
-    ([NOON.date(), NOON], "column 'when' holds times that cannot be compared"),
-    ([1j, 2j], "column 'when' has dtype complex128; numbers, dates or words are needed"),
-])
-def test_times_that_do_not_sort_are_refused(times, said):
-    with pytest.raises(ValueError, match=said):
-        fr.Comparison.from_frame({"arm": ["a", "b"], "reward": [0.0, 1.0], "when": times}, arm="arm", reward="reward",
-                                 time="when", support=(0, 1))
-
-
-def test_comparisons_whose_times_cannot_be_compared_are_not_merged():
-    mine, theirs = fr.Comparison(2, support=(0, 1)), fr.Comparison(2, support=(0, 1))
-    mine.observe(0, 0.5, time=NOON)
-    theirs.observe(0, 0.5, time=NOON.replace(tzinfo=UTC))
-    with pytest.raises(ValueError, match="the last time is .* which cannot be compared"):
-        mine.merge(theirs)
-    assert mine.n_read == 1
-    theirs._time = NOON.replace(hour=13)
-    mine.merge(theirs)
-    assert mine.n_read == 2 and mine._time.hour == 13
