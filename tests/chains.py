@@ -1,6 +1,7 @@
 """What tests of chains share: models, kernels, an enumerable target, checks of derivatives and of posteriors."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,42 @@ KERNELS = {
 }
 EXACT = ["exact", "exact-plain", "poisson", "poisson-one-stage", "tuna", "firefly", "firefly-half"]
 RACES = ["race", "race-normal", "race-plain"]
+
+
+class Sabotaged:
+    """A kernel whose law is that of another, stretched about a center and shifted: draws that are wrong by so much."""
+
+    def __init__(self, kernel, center, sd, shift=0.0, spread=1.0):
+        self.kernel, self.center, self.shift, self.spread = kernel, center, shift * sd, spread
+
+    def init(self, theta=None, **options):
+        if theta is not None:
+            theta = self.center + (theta - self.center - self.shift) / self.spread
+        return self.kernel.init(theta, **options)
+
+    def run(self, rng, state, steps):
+        state, made = self.kernel.run(rng, state, steps)
+        return state, replace(made, draws=self.center + self.shift + self.spread * (made.draws - self.center))
+
+
+def departure(kernel, theta, pilot, value, steps, rng):
+    """What a chain changes in functions of parameters and data that were drawn from their joint law: means are 0.
+
+    Given the data `theta` is a draw of the posterior, and a right kernel that starts there makes others, however slowly
+    it moves. Functions are bounded: each parameter, and how far below its top `value` is, a function of points and
+    data, as shares of normal and gamma laws with the moments of the pilot's draws, and how far the parameters are from
+    their means. The pilot knows the data, not `theta`.
+    """
+    center, sd, values = pilot.mean(axis=0), pilot.std(axis=0), value(pilot)
+    top, mean, variance = values.max(), (values.max() - values).mean(), values.var()
+
+    def of(points):
+        shares = stats.norm.cdf((points - center) / sd)
+        depths = stats.gamma.cdf(top - value(points), mean**2 / variance, scale=variance / mean)
+        return np.column_stack([shares, depths, np.abs(2.0 * shares - 1.0).mean(axis=1)])
+
+    _, made = kernel.run(rng, kernel.init(theta), steps)
+    return of(made.draws[steps // 2 :: max(1, steps // 20)]).mean(axis=0) - of(theta[None])[0]
 
 
 class Lattice:

@@ -51,3 +51,17 @@ def assert_mean(draws, expected, alpha=1e-6):
     for column, mean in zip(columns, means, strict=True):
         error = column.std() / np.sqrt(mcmc.effective_sample_size(column))
         assert abs(column.mean() - mean) < stats.norm.isf(alpha / (2 * len(means))) * error
+
+
+def assert_centred(rows, alpha=1e-6):
+    """Independent rows of bounded numbers whose means are 0, refused by error once in 1 / alpha.
+
+    By Hotelling's test of all columns together, which finds what many share, and by Student's of each.
+    """
+    rows = np.asarray(rows)
+    n, k = rows.shape
+    mean, covariance = rows.mean(axis=0), np.atleast_2d(np.cov(rows.T))
+    together = n * mean @ np.linalg.solve(covariance, mean) * (n - k) / (k * (n - 1))
+    each = np.abs(mean) / np.sqrt(np.diag(covariance) / n)
+    p_values = [2.0 * stats.f.sf(together, k, n - k), 4.0 * k * stats.t.sf(each.max(), n - 1)]
+    assert min(p_values) >= alpha, f"means {mean.round(3)}: together p = {p_values[0]:.2g}, least p = {p_values[1]:.2g}"

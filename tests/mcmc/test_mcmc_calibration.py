@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chains import KERNELS, outcomes, scale_of
+from chains import KERNELS, Sabotaged, departure, outcomes, scale_of
 from fastrace import mcmc
-from guarantee import assert_fits, assert_mean, assert_rate_at_most, few_or_many
+from fastrace._base._blas import one_blas_thread
+from guarantee import assert_centred, assert_fits, assert_mean, assert_rate_at_most, few_or_many
 
 KERNELS = {
     **KERNELS,
@@ -26,14 +27,41 @@ KERNELS = {
 }
 
 
-# Fits, thinned draws of each, and cells that the ranks fall into.
-sizes = pytest.mark.parametrize(("fits", "draws", "cells"), [
-    pytest.param(80, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+def departures(kernel_of, fits, rng):
+    """400 fits tell means .5 or .3 sd off in 100 and 99 % of trials, sds 1.3 times too large or small in 99 and 100."""
+    rows = []
+    with one_blas_thread():
+        for _ in range(fits):
+            theta, X = rng.standard_normal(2), rng.standard_normal((40, 2))
+            model = mcmc.GLM(X, outcomes("logistic", X, theta, rng), prior_sd=1.0)
+            normal = model.reference()
+            pilot = normal.center + rng.standard_normal((30, 2)) @ normal.factor.T
+            rows.append(departure(kernel_of(model), theta, pilot, model.log_posteriors, 100, rng))
+    return rows
 
 
-@sizes
+@few_or_many("fits", 400, 5000)
 @pytest.mark.parametrize("name", KERNELS)
-def test_simulation_based_calibration(name, fits, draws, cells):
+def test_draws_of_the_posterior_are_followed_by_others(name, fits):
+    assert_centred(departures(KERNELS[name], fits, np.random.default_rng(22)))
+
+
+@pytest.mark.parametrize("wrong", [{"shift": 0.5}, {"shift": -0.5}, {"spread": 1.3}, {"spread": 1.0 / 1.3}], ids=str)
+@pytest.mark.parametrize("name", ["exact", "race"])
+def test_draws_that_are_a_little_wrong_are_told(name, wrong):
+    def kernel_of(model):
+        normal = model.reference()
+        sd = np.sqrt(np.square(normal.factor).sum(axis=1))
+        return Sabotaged(KERNELS[name](model), normal.center, sd, **wrong)
+
+    with pytest.raises(AssertionError, match="together p"):
+        assert_centred(departures(kernel_of, 400, np.random.default_rng(23)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KERNELS)
+def test_simulation_based_calibration(name, fits=1000, draws=99, cells=20):
+    """Ranks of the parameters among thinned draws, in cells: the whole law, where many fits can tell it."""
     rng = np.random.default_rng(21)
     ranks = []
     for _ in range(fits):
@@ -121,7 +149,7 @@ GIBBS = {
 }
 
 
-@sizes
+@few_or_many(("fits", "draws", "cells"), (250, 19, 5), (1000, 99, 20))
 @pytest.mark.parametrize("name", GIBBS)
 def test_simulation_based_calibration_of_gibbs_kernels(name, fits, draws, cells):
     rng = np.random.default_rng(41)

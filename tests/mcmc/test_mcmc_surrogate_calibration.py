@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from chains import Sabotaged, departure
 from fastrace import mcmc
+from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc.kernels import _surrogate_decisions
-from guarantee import assert_fits, assert_mean, few_or_many
+from guarantee import assert_centred, assert_fits, assert_mean, few_or_many
 from surrogates import SEED, grouped, some_of_each
 
 
@@ -133,11 +135,50 @@ def kernel_of(case, decision, theta, rng):
                                     **case.options)
 
 
-@pytest.mark.parametrize(("fits", "draws", "cells"), [
-    pytest.param(40, 19, 5, id="small"), pytest.param(1000, 99, 20, id="full", marks=pytest.mark.long)])
+def departures(name, decision, fits, rng, made=lambda kernel, pilot: kernel):
+    """Of `made`, a kernel made of the right one and of draws of it."""
+    rows = []
+    with one_blas_thread():
+        for _ in range(fits):
+            case = CASES[name](rng, 50)
+            theta = case.drawn(rng)
+            kernel = kernel_of(case, decision, theta, rng)
+            assert kernel.decision == decision and (
+                name != "large-effects" or bool(kernel._swept) == (decision != "race"))
+            pilot = kernel.run(rng, kernel.init(rng=rng), 80)[1].draws[20:]
+
+            def value(points, model=kernel.model, learned=name == "learned-scale"):
+                seen = points[:, : model.n_seen].copy()
+                if learned:
+                    seen[:, -1] = np.log(np.maximum(seen[:, -1], 1e-3))  # draws that were made wrong may be below 0
+                return model._log_likelihoods(seen)
+
+            rows.append(departure(made(kernel, pilot), theta, pilot, value, 60, rng))
+    return rows
+
+
+@few_or_many("fits", 100, 2000)
 @pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
 @pytest.mark.parametrize("name", CASES)
-def test_simulation_based_calibration(name, decision, fits, draws, cells):
+def test_draws_of_the_posterior_are_followed_by_others(name, decision, fits):
+    assert_centred(departures(name, decision, fits, np.random.default_rng(SEED)))
+
+
+@pytest.mark.parametrize(("shift", "spread"), [(0.5, 1.0), (0.0, 1.3), (0.0, 0.7)])
+def test_draws_that_are_a_little_wrong_are_told(shift, spread):
+    def made(kernel, pilot):
+        seen = np.arange(kernel.dim) < kernel.model.n_seen  # not standard deviations, which stay above 0
+        return Sabotaged(kernel, pilot.mean(axis=0), pilot.std(axis=0), shift * seen, np.where(seen, spread, 1.0))
+
+    with pytest.raises(AssertionError, match="together p"):
+        assert_centred(departures("crossed", "race", 100, np.random.default_rng(SEED), made))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("name", CASES)
+def test_simulation_based_calibration(name, decision, fits=1000, draws=99, cells=20):
+    """Ranks of the parameters among thinned draws, in cells: the whole law, where many fits can tell it."""
     rng, ranks = np.random.default_rng(SEED), []
     thin = 36 if name == "hmc" else 12
     for _ in range(fits):

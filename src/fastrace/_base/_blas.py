@@ -49,7 +49,7 @@ def _open(scope: object) -> None:
     global _limit
     with _lock:
         _scopes[scope] = threading.get_ident()
-        if _limit is None:
+        if len(_scopes) == 1:
             _limit = _limited()
 
 
