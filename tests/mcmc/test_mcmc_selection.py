@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from fastrace import mcmc
 from guarantee import assert_fits, assert_mean, assert_rate_at_most, few_or_many
@@ -186,12 +186,85 @@ def test_what_may_be_out_of_the_model():
     assert len(mcmc.VariableSelection(flat, 0.5)._plan[3]) == 2
 
 
+@pytest.mark.parametrize("prior", [
+    lambda k: special.betaln(k + 1.5, 5 - k + 4.0), mcmc.Beta(1.5, 4.0)], ids=["function", "beta"])
 @few_or_many("n", 1500, 60_000)
-def test_a_prior_of_the_number_of_coefficients(n):
+def test_a_prior_of_the_number_of_coefficients(n, prior):
     X, y, model = gaussian(prior_sd=0.5)
-    uniform = lambda k: special.betaln(k + 1, 5 - k + 1)    # noqa: E731
-    probabilities = enumerated(X, y, 0.5, 0.0, lambda chosen: uniform(chosen.sum()))
-    assert_sets_fit(mcmc.VariableSelection(model, uniform, decision="exact"), probabilities, n, 4)
+    probabilities = enumerated(X, y, 0.5, 0.0, lambda chosen: special.betaln(chosen.sum() + 1.5, 9.0 - chosen.sum()))
+    assert_sets_fit(mcmc.VariableSelection(model, prior, decision="exact"), probabilities, n, 4)
+
+
+def test_a_share_with_a_beta_prior_is_that_of_coefficients_that_may_be_out():
+    """With 1, 1 every number of them is as likely; those always in do not count."""
+    X, y, model = gaussian(p=4, prior_sd=0.5)
+    counts = mcmc.VariableSelection(model, mcmc.Beta(), always=[0])._counts
+    sets = np.exp(counts) * special.comb(3, np.arange(4))
+    np.testing.assert_allclose(sets, 0.25)
+    with pytest.raises(ValueError, match="b of Beta is 0; a positive finite number"):
+        mcmc.Beta(1.0, 0.0)
+
+
+SLABS = {"student": mcmc.StudentT(3.0, 0.1, 0.4), "laplace": mcmc.Laplace(0.1, 0.4)}
+
+
+def slab_density(slab):
+    return stats.laplace(0.1, 0.4) if isinstance(slab, mcmc.Laplace) else stats.t(3.0, 0.1, 0.4)
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("slab", SLABS)
+@few_or_many("n", 800, 20_000)
+def test_slabs_that_are_not_normal_give_sets_and_values_their_probabilities(n, slab, decision):
+    """A logistic model: against sums over a grid of the values of two coefficients, and always of a third."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.ones(50), rng.normal(size=(50, 2))])
+    y = rng.random(50) < special.expit(X @ [0.3, 0.6, 0.3])
+    density = slab_density(SLABS[slab])
+    z = np.linspace(-3.0, 4.0, 101)
+    step = z[1] - z[0]
+    base = np.linspace(-2.0, 2.5, 41)
+    logs, means = [], []
+    for number in range(4):
+        axes = [base, z if number & 1 else np.zeros(1), z if number & 2 else np.zeros(1)]
+        b = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+        eta = b @ X.T
+        log = (y * eta - np.logaddexp(0.0, eta)).sum(axis=1) - 0.5 * np.square(b[:, 0])
+        for j in (1, 2):
+            if number >> (j - 1) & 1:
+                log = log + density.logpdf(b[:, j]) + math.log(step)
+        logs.append(special.logsumexp(log) + (math.log(0.4) - math.log(0.6)) * bin(number).count("1"))
+        means.append(special.softmax(log) @ b)
+    model = mcmc.GLM(X, y, prior={"x0": mcmc.Normal(0.0, 1.0), "x1": SLABS[slab], "x2": SLABS[slab]})
+    kernel = mcmc.VariableSelection(model, 0.4, decision=decision, delta=0.001)
+    sets = special.softmax(logs)
+    trace = assert_sets_fit(kernel, [sets[(k >> 1) % 4] * (k & 1) for k in range(8)] @ np.eye(8), n, 5)
+    assert_mean(trace.draws[0, ::5], sets @ means)
+
+
+@few_or_many("steps", 150, 10_000)
+@pytest.mark.parametrize(("slab", "decision"), [
+    ("student", "exact"), ("laplace", "exact"), ("laplace", "race"), ("student", "poisson")])
+def test_geweke_joint_distribution_of_slabs_that_are_not_normal(decision, slab, steps):
+    """Outcomes and parameters drawn in turn keep slabs, a share with a beta prior, and a gamma scale."""
+    rng = np.random.default_rng(14)
+    X, kept, density = rng.standard_normal((12, 3)) / 2.0, [], slab_density(SLABS[slab])
+    theta = np.array([0.5, 0.0, 0.0, 0.0])
+    for _ in range(steps):
+        y = X @ theta[:3] + np.exp(theta[3]) * rng.standard_normal(12)
+        model = mcmc.GLM(X, y, "gaussian", prior=SLABS[slab], scale_prior=mcmc.Gamma(10.0, 10.0))
+        kernel = mcmc.VariableSelection(model, mcmc.Beta(2.0, 2.0), decision=decision, delta=0.01)
+        theta = np.append(theta[:3], np.exp(theta[3]))
+        draw = kernel.run(rng, kernel.init(theta), 8)[1].draws[-1]
+        theta = np.append(draw[:3], np.log(draw[3]))
+        inside = theta[:3] != 0.0
+        kept.append([*inside, inside.sum() == 0, inside.sum() == 3, *np.tanh(theta[:3]), *np.tanh(theta[:3]) ** 2,
+                     np.tanh(draw[3])])
+    q = (np.arange(20_000) + 0.5) / 20_000
+    one, two = (float(np.mean(np.tanh(density.ppf(q)) ** power)) for power in (1, 2))
+    none = math.exp(special.betaln(2.0, 5.0) - special.betaln(2.0, 2.0))
+    scale = float(np.mean(np.tanh(stats.gamma(10.0, scale=0.1).ppf(q))))
+    assert_mean(np.array(kept, dtype=float), [0.5] * 3 + [none] * 2 + [0.5 * one] * 3 + [0.5 * two] * 3 + [scale])
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -212,7 +285,10 @@ def test_sets_of_a_logistic_model_have_their_probabilities(n, decision):
     assert_sets_fit(kernel, np.exp(logs - special.logsumexp(logs)), n, 5)
 
 
-@pytest.mark.parametrize(("options", "prior"), [({"prior_sd": 1.0}, 0.3), ({"prior_mean": 0.2, "prior_sd": 0.7}, None)])
+@pytest.mark.parametrize(("options", "prior"), [
+    ({"prior_sd": 1.0}, 0.3), ({"prior_mean": 0.2, "prior_sd": 0.7}, None),
+    *(({"prior_sd": np.inf, "prior": slab}, prior) for slab in SLABS.values() for prior in (mcmc.Beta(1.0, 2.0), None)),
+])
 def test_steps_are_those_of_the_twin(options, prior):
     model = logistic(80, [0.8, 0.4, 0.0, 0.1], seed=5, **options)
     prior = [1.0, 0.3, 0.5, 0.6] if prior is None else prior
@@ -235,16 +311,19 @@ def test_steps_are_those_of_the_twin(options, prior):
 
 @pytest.mark.parametrize(("fits", "cells"), [
     pytest.param(80, 5, id="few"), pytest.param(1000, 20, id="many", marks=pytest.mark.long)])
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_simulation_based_calibration(decision, fits, cells):
+@pytest.mark.parametrize(("decision", "slab"), [
+    *((decision, None) for decision in DECISIONS), ("exact", "student"), ("race", "student"), ("poisson", "laplace")])
+def test_simulation_based_calibration(decision, slab, fits, cells):
     """Ranks, ties broken at random, of the size of the set and of the largest predictor."""
     rng, draws = np.random.default_rng(11), cells - 1
     ranks = []
+    options, prior = ({"prior_sd": 1.0}, 0.5) if slab is None else ({"prior": SLABS[slab]}, mcmc.Beta(2.0, 2.0))
     for _ in range(fits):
-        theta = rng.standard_normal(3) * (rng.random(3) < 0.5)
+        values = rng.standard_normal(3) if slab is None else slab_density(SLABS[slab]).rvs(3, random_state=rng)
+        theta = values * (rng.random(3) < (0.5 if slab is None else rng.beta(2.0, 2.0)))
         X = rng.standard_normal((40, 3))
         y = rng.random(40) < special.expit(X @ theta)
-        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, prior_sd=1.0), 0.5, decision=decision, delta=0.01)
+        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, **options), prior, decision=decision, delta=0.01)
         _, steps = kernel.run(rng, kernel.init(theta), 6 * draws)       # theta is itself a draw from the posterior
         kept = steps.draws[5::6]
         row = []
@@ -332,23 +411,47 @@ def test_models_that_cannot_be_selected_from():
         mcmc.VariableSelection(logistic(100, [0.5], log_prior=lambda theta: 0.0))
 
 
-def test_a_slab_that_is_not_normal_is_refused_with_what_to_give():
-    """The message was of a log_prior, which nobody had given."""
+def test_slabs_that_cannot_be_integrated_out_are_refused_with_what_to_give():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    for more in ({}, {"scale": 1.0}):
-        with pytest.raises(ValueError, match="not independent normal densities.*mcmc.Normal.*or prior_sd"):
-            mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.StudentT(3.0, 0.0, 1.0), **more))
+    with pytest.raises(ValueError, match="'scale\\(coefficients\\)'.*a Student-t slab has a scale for each"):
+        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.StudentT(3.0, 0.0, mcmc.HalfNormal(1.0))))
+    with pytest.raises(ValueError, match="has a LogDensity; the slab must be independent"):
+        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.LogDensity(lambda theta: 0.0, np.zeros_like)))
+    with pytest.raises(ValueError, match="has groups.*scales of group effects would have to move too.*Leave out"):
+        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", groups=np.arange(60) % 3), always=[0])
     assert mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian")).names[-1] == "scale"
     with pytest.raises(ValueError, match="coefficient x0 may be out of the model and has a flat prior"):
         mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.Normal(0.0, np.inf)))
     assert mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior_sd=1.0)).names[-1] == "log(scale)"
 
 
-def test_a_prior_with_hyperparameters_is_refused():
-    x, codes = np.ones((60, 1)), np.arange(60) % 3
-    with pytest.raises(ValueError, match="hyperparameters"):
-        mcmc.VariableSelection(mcmc.GLM(x, np.arange(60) % 2, groups=codes), always=[0])
+def test_probabilities_go_by_name():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(200), rng.normal(size=(200, 2))])
+    model = mcmc.GLM(X, rng.normal(size=200), "gaussian", prior_sd=1.0, names=["base", "age", "dose"])
+    wanted = mcmc.VariableSelection(model, [1.0, 0.2, 0.7, 1.0])
+    for prior, options in [({"dose": 0.7, "age": 0.2}, {}), ({"age": 0.2, "base": 1.0, "dose": 0.7}, {}),
+                           ({"dose": 0.7, "age": 0.2, "log(scale)": 1}, {})]:
+        kernel = mcmc.VariableSelection(model, prior, **options)
+        for ours, theirs in zip(kernel._plan, wanted._plan, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert mcmc.VariableSelection(model, {"dose": 0.7}, always="age")._free.tolist() == [2]
+    assert mcmc.VariableSelection(model, {"dose": 0.7, "age": 0.2, "base": 0.5})._free.tolist() == [0, 1, 2]
+    for prior, words in [({"dose": 0.7}, "prior has no probability of 'age'; one of each coefficient is needed"),
+                         ({"dose": 0.7, "age": 0.2, "sex": 0.5}, "prior names 'sex'; the names of the model are"),
+                         ({"dose": 0.7, "age": 0.0}, "probabilities of inclusion above 0"),
+                         ({"dose": 0.7, "age": 0.2, "log(scale)": 0.5}, "which is no coefficient")]:
+        with pytest.raises(ValueError, match=words):
+            mcmc.VariableSelection(model, prior)
+    with pytest.raises(TypeError, match="prior\\['age'\\] is 'often'"):
+        mcmc.VariableSelection(model, {"dose": 0.7, "age": "often"})
+    classes = mcmc.Softmax(X, rng.integers(0, 3, 200), prior_sd=1.0, names=["base", "age", "dose"])
+    kernel = mcmc.VariableSelection(classes, {"age": 0.2, "dose": 0.7})
+    assert [classes.names[j].startswith("base") for j in range(classes.dim) if j not in kernel._free] == [True, True]
+    twice = {"age": 0.2, "dose": 0.7, next(name for name in classes.names if name.startswith("age")): 0.3}
+    with pytest.raises(ValueError, match="two probabilities"):
+        mcmc.VariableSelection(classes, twice)
 
 
 @pytest.mark.parametrize(("always", "chosen"), [

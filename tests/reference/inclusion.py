@@ -1,7 +1,7 @@
 """Variable selection, one step at a time: Gibbs over sets from determinants, then values, then a pass over all rows.
 
 The density of a set is that of George & McCulloch (1997) on the expansion of the log-likelihood; the decision that of
-Liu (2001), section 9.4.3.
+Liu (2001), section 9.4.3. Slabs that are not normal are normal given precisions, drawn first: Andrews & Mallows (1974).
 """
 
 import math
@@ -19,11 +19,32 @@ def log_density(inside, precision, linear, gain, counts, free):
     return total
 
 
+def precision_behind(rng, value, df, mean, scale):
+    """Of a slab, given the coefficient's value; from its prior where the coefficient is out, as 0 says."""
+    if df > 0.0:        # Student-t: normal given a gamma variable
+        z = (value - mean) / scale
+        w = rng.standard_gamma((df + 1.0) / 2.0) / ((df + z * z) / 2.0) if value else (
+            rng.standard_gamma(df / 2.0) / (df / 2.0))
+        return w / scale**2
+    if not value:       # Laplace: the variance is exponential
+        return 0.5 / rng.standard_exponential() / scale**2
+    mu = scale / abs(value - mean)                  # inverse Gaussian: Michael, Schucany & Haas (1976)
+    y = rng.standard_normal() ** 2
+    smaller = mu + mu * mu * y / 2.0 - mu / 2.0 * math.sqrt(4.0 * mu * y + mu * mu * y * y)
+    return (smaller if rng.random() < mu / (mu + smaller) else mu * mu / smaller) / scale**2
+
+
 def step(rng, theta, plan, residual):
     """The next state; `residual` is what the expansion leaves of the log-likelihood, summed over rows."""
-    precision, linear, gain, free, counts, n_flips = plan
+    precision, linear, gain, free, counts, n_flips, *mixed = plan
     rng.bit_generator.random_raw()                  # seeds the rows of a race
     threshold = -rng.standard_exponential()
+    precision, linear, gain = precision.copy(), linear.copy(), gain.copy()
+    for j, df, mean, scale in zip(*mixed[0], strict=True) if mixed else ():
+        w = precision_behind(rng, theta[j], df, mean, scale)
+        precision[j, j] += w
+        linear[j] += w * mean
+        gain[j] += 0.5 * math.log(w) - 0.5 * w * mean**2
     inside = [theta[j] != 0.0 or j not in free for j in range(len(theta))]
     for _ in range(n_flips):
         j = free[int(len(free) * rng.random())]

@@ -35,6 +35,7 @@ from fastrace.mcmc.models.model import GLM, FunctionModel, Model, Reference, Sou
 from fastrace.mcmc.models.predictor import PredictorModel
 from fastrace.mcmc.models.priors import (
     LKJ,
+    Beta,
     Exponential,
     Gamma,
     HalfCauchy,
@@ -56,6 +57,7 @@ __all__ = [
     "ARCH",
     "GLM",
     "LKJ",
+    "Beta",
     "BiasCheck",
     "Binned",
     "Categorical",

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """Which coefficients are in a model: moves on a surrogate posterior that reads no row."""
 
-from libc.math cimport INFINITY, exp, isfinite, log
+from libc.math cimport INFINITY, exp, fabs, isfinite, log, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 cimport numpy as cnp
@@ -19,6 +19,33 @@ cnp.import_array()
 
 cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_normal(bitgen_t *bits)
+    double random_standard_gamma(bitgen_t *bits, double shape)
+
+cdef double LEAST_Z = 1e-140            # standard deviations of a slab; its square and reciprocal are numbers
+
+
+cdef double precision_given(double z, double df, bitgen_t *bits) noexcept nogil:
+    """A draw of w given z, if z is N(0, 1 / w) given w: of the precision behind a Student-t or Laplace variable.
+
+    Student-t: w has the density of chi^2 / df, and given z that of a gamma variable. Laplace, with df 0: 1 / w is
+    exponential with mean 2, and w given z inverse Gaussian with mean 1 / |z| and shape 1 (Park & Casella, 2008), drawn
+    by the method of Michael, Schucany & Haas (1976).
+    """
+    cdef double mean, half, root, normal
+    if df > 0.0:
+        return random_standard_gamma(bits, 0.5 * (df + 1.0)) / (0.5 * (df + z * z))
+    mean = 1.0 / max(fabs(z), LEAST_Z)
+    normal = random_standard_normal(bits)
+    half = 0.5 * mean * normal * normal
+    root = 1.0 / (1.0 + half + sqrt(half * (2.0 + half)))       # the smaller root over the mean: at most 1
+    return mean * root if bits.next_double(bits.state) * (1.0 + root) < 1.0 else mean / root
+
+
+cdef double precision_of_none(double df, bitgen_t *bits) noexcept nogil:
+    """The same before z is known."""
+    if df > 0.0:
+        return random_standard_gamma(bits, 0.5 * df) / (0.5 * df)
+    return 0.5 / max(random_standard_exponential(bits), LEAST_Z)
 
 
 cdef class InclusionMove(Move):
@@ -43,22 +70,29 @@ cdef class InclusionMove(Move):
         Log prior of each number of free coefficients in the model, beside g.
     n_flips : int
         Coefficients, drawn at random, that a step draws anew whether they are in.
+    mixed : tuple of ndarray, optional
+        Numbers of coefficients whose slab is Student-t or Laplace, and its degrees of freedom (0: Laplace), means and
+        scales; their slabs have no part in A, c and g then. Such a density is normal given a precision of its own
+        (Andrews & Mallows, 1974), which each step first draws given the present value, or from its prior where the
+        coefficient is out.
     """
 
     cdef readonly Py_ssize_t p, n_free, n_flips
-    cdef cnp.ndarray _precision, _linear, _gain, _free, _log_prior, _swept, _work, _chosen
+    cdef cnp.ndarray _precision, _linear, _gain, _free, _log_prior, _swept, _work, _chosen, _mixed, _slabs
+    cdef Py_ssize_t n_mixed
+    cdef double *slabs                  # df, mean and scale of each, and what A, c and g are without its slab
     cdef double *swept                  # (p + 1, p + 1): the matrix, swept on the coefficients that are in
     cdef double *theta
     cdef double *factor                 # of the precision of those that are in, column after column
     cdef int64_t *inside                # whether each is in
     cdef Py_ssize_t count               # free ones that are in
 
-    def __cinit__(self, precision, linear, gain, free, log_prior, n_flips):
-        cdef Py_ssize_t p = len(linear)
+    def __cinit__(self, precision, linear, gain, free, log_prior, n_flips, mixed=None):
+        cdef Py_ssize_t p = len(linear), k, j
         self.p, self.n_free, self.n_flips = p, len(free), n_flips
-        self._precision = np.ascontiguousarray(precision, dtype=np.float64)
-        self._linear = np.ascontiguousarray(linear, dtype=np.float64)
-        self._gain = np.ascontiguousarray(gain, dtype=np.float64)
+        self._precision = np.array(precision, dtype=np.float64, order="C")
+        self._linear = np.array(linear, dtype=np.float64)
+        self._gain = np.array(gain, dtype=np.float64)
         self._free = np.ascontiguousarray(free, dtype=np.int64)
         self._log_prior = np.ascontiguousarray(log_prior, dtype=np.float64)
         if (<object>self._precision).shape != (p, p) or len(gain) != p or len(log_prior) != len(free) + 1:
@@ -70,6 +104,15 @@ cdef class InclusionMove(Move):
         self.theta = <double *>cnp.PyArray_DATA(self._work)
         self.factor = self.theta + 2 * p
         self.inside = <int64_t *>cnp.PyArray_DATA(self._chosen)
+        self._mixed = np.zeros(0, dtype=np.int64) if mixed is None else np.array(mixed[0], dtype=np.int64)
+        self.n_mixed = len(self._mixed)
+        self._slabs = np.zeros((self.n_mixed, 6))
+        if mixed is not None:
+            self._slabs[:, :3] = np.stack(mixed[1:], axis=1)
+            for k in range(self.n_mixed):
+                j = self._mixed[k]
+                self._slabs[k, 3:] = self._precision[j, j], self._linear[j], self._gain[j]
+        self.slabs = <double *>cnp.PyArray_DATA(self._slabs)
 
     def __reduce__(self):
         raise TypeError("an InclusionMove belongs to the kernel that made it and is not saved")
@@ -116,6 +159,8 @@ cdef class InclusionMove(Move):
         cdef Py_ssize_t i, j, _t
         cdef double log_odds
         cdef bint chosen
+        if self.n_mixed:
+            self.mix(bits)
         self.load()
         for _t in range(self.n_flips if self.n_free else 0):
             i = <Py_ssize_t>(self.n_free * bits.next_double(bits.state))
@@ -126,6 +171,27 @@ cdef class InclusionMove(Move):
                 self.sweep(j)
         self.draw_values(bits)
         return 0
+
+    cdef void mix(self, bitgen_t *bits) noexcept nogil:
+        """Draw the precisions of slabs that are not normal, given the coefficients: A, c and g are then given them."""
+        cdef double *A = <double *>cnp.PyArray_DATA(self._precision)
+        cdef double *c = <double *>cnp.PyArray_DATA(self._linear)
+        cdef double *gain = <double *>cnp.PyArray_DATA(self._gain)
+        cdef const int64_t *mixed = <const int64_t *>cnp.PyArray_DATA(self._mixed)
+        cdef const double *slab = self.slabs
+        cdef Py_ssize_t k, j
+        cdef double w
+        for k in range(self.n_mixed):
+            j = mixed[k]
+            if self.theta[j] != 0.0:
+                w = precision_given((self.theta[j] - slab[1]) / slab[2], slab[0], bits)
+            else:
+                w = precision_of_none(slab[0], bits)
+            w /= slab[2] * slab[2]
+            A[j * self.p + j] = slab[3] + w
+            c[j] = slab[4] + w * slab[1]
+            gain[j] = slab[5] + 0.5 * (log(w) - w * slab[1] * slab[1])
+            slab += 6
 
     cdef void load(self) noexcept nogil:
         """The matrix swept on the coefficients of `theta`, from the beginning: a chain can go on from its state."""

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
+from fastrace.mcmc.models.base import LogPrior
 from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import StepInfo, Steps, from_flags, joined, keep_partial
 from fastrace.races._weighted import AliasTable
@@ -344,7 +345,11 @@ class RowKernel:
     @property
     def calls_python(self) -> bool:
         """Whether each step calls a function of Python for what the expansion leaves of the prior."""
-        return self.model.log_prior_beside(self._expanded_at) is not None
+        return self._log_prior_beside() is not None
+
+    def _log_prior_beside(self) -> LogPrior | None:
+        """What moves and the control variate leave of the log prior."""
+        return self.model.log_prior_beside(self._expanded_at)
 
     def _engine(self, move: Move) -> Chain:
         reference = self._expanded_at
@@ -353,7 +358,7 @@ class RowKernel:
         apart = not self.controlled and bool((precision > 0.0).any())
         return self._chain(
             source, theta, self._center, self._factor, move, surrogate=self.controlled,
-            log_prior=self.model.log_prior_beside(reference), prior_mean=self.model.prior_mean if apart else None,
+            log_prior=self._log_prior_beside(), prior_mean=self.model.prior_mean if apart else None,
             prior_precision=precision if apart else None, weights=self._bounds_of_moves(),
         )
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln
 
 from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
+from fastrace._models._priors import JointPrior
 from fastrace.mcmc._variables import Variable, shaped
+from fastrace.mcmc.compression import expansion_of
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._racing import AFFORDABLE
@@ -21,34 +24,38 @@ from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.models._joint import INTERCEPT, Layout
 from fastrace.mcmc.models._modes import CORRELATED
+from fastrace.mcmc.models.base import LogPrior, left_of_prior
 from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models.priors import Beta
 from fastrace.mcmc.protocol import StepInfo, Steps
 from fastrace.mcmc.trace import Trace
 
 __all__ = ["VariableSelection"]
 
 Array = NDArray[np.float64]
-Prior = ArrayLike | Callable[[int], float]
+Prior = ArrayLike | Mapping[str, float] | Beta | Callable[[int], float]
 
 MOST_FLIPS = 1 << 20
 _ARRIVING = 30      # moves on the surrogate that lead from a set at random to a start
 
 
 class VariableSelection:
-    r"""Spike-and-slab selection of coefficients: each is 0, or has the model's normal prior.
+    r"""Spike-and-slab selection of coefficients: each is 0, or has the model's prior.
 
     Parameters
     ----------
     model : GLM, Softmax or other Model with derivatives
-        Log-likelihood terms, and the slab: independent normal priors of its coefficients, by `prior_mean` and
-        `prior_sd` or as objects. A learned scale may have any prior, and is always in.
-    prior : float, array_like of shape (dim,), or callable, default 0.5
+        Log-likelihood terms, and the slab: independent priors of its coefficients, normal ones by `prior_mean` and
+        `prior_sd`, or `Normal`, `StudentT` and `Laplace` objects of fixed scales. A learned scale of outcomes may have
+        any prior, and is always in.
+    prior : float, array_like of shape (dim,), dict, Beta or callable, default 0.5
         Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. A
-        series of pandas goes by the names of the parameters. Or a function of the number of coefficients in the model,
-        of those that may be out, that returns the log prior of each set of this size, up to a constant:
-        ``lambda k: scipy.special.betaln(k + 1, p - k + 1)`` makes every number of p coefficients as likely as any
-        other. An intercept, which is a constant column, is always in unless an array gives it a probability below 1.
-        Parameters that are no coefficients, as the logarithm of a learned scale or dispersion, are always in.
+        dict, or a series of pandas, goes by the names of the parameters; in a dict the column of a `Softmax` stands for
+        those of all classes, and an intercept or a learned scale may be left out. With `Beta` the probability is
+        unknown, the same for all, and integrated out. Or a function of the number of coefficients in the model, of
+        those that may be out, that returns the log prior of each set of this size, up to a constant. An intercept,
+        which is a constant column, is always in unless an array or a dict gives it a probability below 1. Parameters
+        that are no coefficients, as the logarithm of a learned scale or dispersion, are always in.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
         How a move is decided on the rows: by a race, wrong with probability `delta` at most; exactly from a Poisson
         minibatch, where the model has bounds for its rows; or by a pass over all of them. "auto" is "poisson" where the
@@ -67,8 +74,8 @@ class VariableSelection:
     Raises
     ------
     ValueError
-        If the model has no derivatives or a `log_prior`, a coefficient that may be out has a flat prior, or an argument
-        is out of range.
+        If the model has no derivatives, groups or a `log_prior`, scales of its coefficients are learned, a coefficient
+        that may be out has a flat prior, or an argument is out of range.
 
     See Also
     --------
@@ -79,8 +86,10 @@ class VariableSelection:
     A draw has exact zeros: ``(trace.draws != 0).mean(axis=(0, 1))`` are the probabilities of inclusion, see
     `inclusion`.
 
-    Slabs that are not normal are refused, since the values of a set could not be integrated out in closed form. Laplace
-    and Student-t densities are normal given one more scale for each coefficient, which this kernel does not draw.
+    A Student-t or Laplace slab is normal given a scale of each coefficient [3]_. A step first draws these scales, given
+    the value of each coefficient that is in, and from their prior for those that are out; all else is done given them.
+    They are not kept in a draw. Values of a set could not be integrated out under slabs that are not normal mixtures of
+    fixed scale, nor under effects of groups, whose scales would have to move too: these are refused.
 
     A step is a surrogate transition [1]_. The surrogate is prior times second-order expansion of the likelihood. Given
     a set of coefficients it is normal, so that their values can be integrated out: a step first runs Gibbs over sets,
@@ -98,6 +107,7 @@ class VariableSelection:
     ----------
     .. [1] Liu, "Monte Carlo Strategies in Scientific Computing", 2001, section 9.4.3.
     .. [2] George, McCulloch, "Approaches for Bayesian variable selection", Statistica Sinica 7, 1997.
+    .. [3] Andrews, Mallows, "Scale mixtures of normal distributions", JRSS-B 36(1), 1974.
 
     Examples
     --------
@@ -134,16 +144,7 @@ class VariableSelection:
         _checks.choice(decision, "decision", ("auto", "race", "poisson", "exact"))
         if not model.has_derivatives:
             raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")
-        if model.n_hyper:
-            last = (model.names or ("a scale",))[-1]
-            raise ValueError(f"the prior has hyperparameters, such as {last!r}, and the slab must be normal: give "
-                             f"prior_sd for each of the {model.n_seen} parameters that rows see, effects of groups "
-                             f"too, and no priors of scales")
-        if model.joint_prior is not None and not _has_normal_slab(model):
-            raise ValueError("the priors of the model's coefficients are not independent normal densities, and the "
-                             "slab must be normal, since sets of coefficients are drawn with their values integrated "
-                             "out: give priors such as prior=mcmc.Normal(0.0, 1.0), or prior_sd, which then is of the "
-                             "logarithm of a learned scale too")
+        _require_slab(model)
         if model.joint_prior is None and model.log_prior is not None:
             raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
         if model.prior_part is not None:
@@ -167,9 +168,7 @@ class VariableSelection:
                     _frames.floats_in_order(reference, model.natural_names, "control_variate"))
             reference = model.reference(None if auto else reference)
         self.reference: Reference = reference
-        root = np.linalg.inv(reference.factor)
-        precision = root.T @ root
-        self._plan = (precision, precision @ reference.center, self._gain, self._free, self._counts, self.n_flips)
+        self._plan, self._beside = self._planned(reference)
         weights = reference.weights
         if decision == "auto":
             small = weights is not None and math.fsum(weights) * model.dim**1.5 / 3.0 <= AFFORDABLE
@@ -182,8 +181,27 @@ class VariableSelection:
         """A kernel over rows that makes these moves and decides on them so."""
         options: dict[str, Any] = {"delta": self.delta} if decision == "race" else {}
         kernel = _KERNELS[decision](self.model, control_variate=self.reference, proposal="independent", **options)
-        kernel.plan = self._plan
+        kernel.plan, kernel.beside = self._plan, self._beside
+        kernel._engines = []  # of pilots, whose moves are others
         return kernel
+
+    def _planned(self, reference: Reference) -> tuple[tuple[Any, ...], JointPrior | None]:
+        """What an `InclusionMove` takes, and a prior whose normal approximation is in it, if slabs are not normal."""
+        more = self._gain, self._free, self._counts, self.n_flips
+        mixed = _mixed_slabs(self.model)
+        if mixed is None:
+            root = np.linalg.inv(reference.factor)
+            precision = root.T @ root
+            return (precision, precision @ reference.center, *more), None
+        assert self.model.joint_prior is not None
+        coefficients, _, _, aux, _ = self.model.joint_prior.given
+        others = JointPrior([c if c[0] == "normal" else ("flat", 0.0, 1.0, 0.0, -1) for c in coefficients], aux=aux)
+        others.expand_at(reference.theta_hat)
+        mean, precision = others.conditional_of(())
+        _, slope, curvature = expansion_of(self.model, np.array(reference.theta_hat))
+        bend = curvature.to_dense()
+        linear = bend @ reference.theta_hat + slope + precision * mean
+        return (bend + np.diag(precision), linear, *more, mixed), others
 
     def __repr__(self) -> str:
         return f"VariableSelection({self.model!r}, decision={self.decision!r}, n_flips={self.n_flips})"
@@ -271,9 +289,15 @@ class _Selecting(RowMetropolis):
     """A kernel over rows whose moves choose coefficients; `plan` is what `InclusionMove` takes."""
 
     plan: tuple[Any, ...] | None = None
+    beside: JointPrior | None = None  # all of the prior that is not in the slabs that moves hold themselves
 
     def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Any:
         return super()._move(tuning, rng, tune) if self.plan is None else InclusionMove(*self.plan)
+
+    def _log_prior_beside(self) -> LogPrior | None:
+        if self.beside is None:
+            return super()._log_prior_beside()
+        return None if self.beside.normal else left_of_prior(self.beside)
 
 
 class _SelectingByRace(_Selecting, RacingMetropolis):
@@ -305,21 +329,45 @@ def _intercepts(model: Model) -> list[int]:
     return [] if layout is None else [j for j in range(len(layout.columns)) if layout.constant(j)]
 
 
-def _has_normal_slab(model: Model) -> bool:
-    """Whether a joint prior is one of a learned scale beside independent normal, or flat, ones of coefficients."""
-    assert model.joint_prior is not None
-    coefficients, _, factors, _, own = model.joint_prior.given
-    return not factors and not own and all(c[0] in ("normal", "flat") and c[4] < 0 for c in coefficients)
+def _require_slab(model: Model) -> None:
+    """Refuse priors of coefficients whose values cannot be integrated out."""
+    if model.joint_prior is None:
+        return
+    coefficients, pools, factors, _, own = model.joint_prior.given
+    if factors:
+        raise ValueError("the model has groups, and sets of coefficients are drawn with all values integrated out of "
+                         "one normal density: the scales of group effects would have to move too, which no move of "
+                         "this kernel does. Leave out the groups, or give their indicators as columns, with prior_sd "
+                         "and always")
+    if pools:
+        last = (model.names or ("a scale",))[-1]
+        raise ValueError(f"the prior has hyperparameters, such as {last!r}: a scale that coefficients share would have "
+                         f"to move with the set of them, which no move of this kernel does. Give Normal, StudentT or "
+                         f"Laplace priors of fixed scales; a Student-t slab has a scale for each coefficient")
+    if own:
+        raise ValueError("the model has a LogDensity; the slab must be independent Normal, StudentT or Laplace priors "
+                         "of coefficients, since their values are integrated out")
 
 
 def _slab(model: Model) -> tuple[Array, Array]:
-    """Means and precisions of the normal priors, shape (dim,); of no meaning for what is always in."""
+    """Means and precisions of the normal priors, shape (dim,); precisions are 0 of flat ones and nan of others."""
     if model.joint_prior is None:
         return model.prior_mean, model.prior_precision
     coefficients, mean, precision = model.joint_prior.given[0], np.zeros(model.dim), np.zeros(model.dim)
     for j, (kind, middle, sd, *_) in enumerate(coefficients):
-        mean[j], precision[j] = middle, 0.0 if kind == "flat" else sd**-2.0
+        mean[j], precision[j] = middle, {"flat": 0.0, "normal": sd**-2.0}.get(kind, np.nan)
     return mean, precision
+
+
+def _mixed_slabs(model: Model) -> tuple[NDArray[np.int64], Array, Array, Array] | None:
+    """Numbers of coefficients with Student-t or Laplace slabs, degrees of freedom, means and scales; None without."""
+    given = () if model.joint_prior is None else model.joint_prior.given[0]
+    found = [(j, c[3] if c[0] == "student" else 0.0, c[1], c[2]) for j, c in enumerate(given)
+             if c[0] in ("student", "laplace")]
+    if not found:
+        return None
+    places, df, mean, scale = map(np.array, zip(*found, strict=True))
+    return places.astype(np.int64), df, mean, scale
 
 
 def _no_coefficients(model: Model) -> NDArray[np.bool_]:
@@ -330,7 +378,7 @@ def _no_coefficients(model: Model) -> NDArray[np.bool_]:
     return out
 
 
-def _numbers(model: Model, listed: list[str]) -> NDArray[np.int64]:
+def _numbers(model: Model, listed: list[str], of: str = "always") -> NDArray[np.int64]:
     """Numbers of coefficients by name; the column of a Softmax stands for those of all classes."""
     names = list(model.names or ())
     layout = _layout(model)
@@ -342,59 +390,104 @@ def _numbers(model: Model, listed: list[str]) -> NDArray[np.int64]:
                 _intercepts(model) if name == INTERCEPT else [])
         if not found:
             known = ", ".join(map(repr, names[:20])) or "none"
-            raise ValueError(f"always names {name!r}; the names of the model are {known}"
+            raise ValueError(f"{of} names {name!r}; the names of the model are {known}"
                              f"{', ...' if names[20:] else ''}")
         out += found
     return np.array(out, dtype=np.int64)
+
+
+def _always_in(model: Model, always: ArrayLike | Sequence[str] | str | None) -> NDArray[np.bool_]:
+    """Which parameters `always` says are in, and those that are no coefficients."""
+    held, d = _no_coefficients(model), model.dim
+    if always is None:
+        return held
+    listed = np.atleast_1d(_checks.as_array(always, "always"))
+    listed = listed if listed.size else np.zeros(0, dtype=np.intp)
+    if listed.ndim == 1 and listed.size and listed.dtype.kind in "UO" and all(isinstance(v, str) for v in listed):
+        listed = _numbers(model, listed.tolist())
+    far = listed[(listed < 0) | (listed >= d)] if listed.ndim == 1 and listed.dtype.kind in "iu" else listed[:0]
+    if far.size:
+        raise ValueError(f"always is {_checks.shown(always)} and holds {far[0]}; the model has {d} coefficients, "
+                         f"numbered from 0 to {d - 1}")
+    if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu"):
+        raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, "
+                         f"or names of them, are needed")
+    held[listed] = True
+    return held
+
+
+def _by_name(model: Model, prior: Mapping[Any, Any], held: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Probabilities of a dict, and which parameters it says nothing of: they must be `held`, or intercepts."""
+    share, said = np.ones(model.dim), np.zeros(model.dim, dtype=np.bool_)
+    names = tuple(model.names or map(str, range(model.dim)))
+    for key, value in prior.items():
+        places = _numbers(model, [str(key)], "prior")
+        twice = places[said[places]]
+        if len(twice):
+            raise ValueError(f"prior gives {names[twice[0]]!r} two probabilities, one of them as {str(key)!r}: one is "
+                             f"needed")
+        share[places], said[places] = _checks.real(value, f"prior[{str(key)!r}]"), True
+    must = ~said & ~held
+    must[_intercepts(model)] = False
+    if must.any():
+        some = ", ".join(repr(names[j]) for j in np.flatnonzero(must)[:10])
+        raise ValueError(f"prior has no probability of {some}{', ...' if must.sum() > 10 else ''}; one of each "
+                         f"coefficient is needed, 1 for those that are always in")
+    return share, ~said
+
+
+def _shares(model: Model, prior: Prior, held: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Probability of each parameter to be in the model, and which are in whatever it is."""
+    held = held.copy()
+    if callable(prior) or isinstance(prior, Beta):
+        held[_intercepts(model)] = True
+        return np.ones(model.dim), held
+    if isinstance(prior, Mapping):
+        share, unsaid = _by_name(model, prior, held)
+        held |= unsaid
+        each = True
+    else:
+        given: Any = _frames.in_order(prior, model.names or (), "prior", "parameters")
+        share = _checks.arm_values(given, "prior", model.dim, "parameter")
+        each = np.ndim(given) > 0
+        if not each:
+            held[_intercepts(model)] = True
+    if not ((share > 0.0) & (share <= 1.0)).all():
+        raise ValueError(f"prior is {_checks.shown(prior)}; probabilities of inclusion above 0 and up to 1 are "
+                         f"needed, 1 for coefficients that are always in: leave out columns that never are")
+    beside = np.flatnonzero(_no_coefficients(model) & (share < 1.0) & each)
+    if len(beside):
+        called = model.names[beside[0]] if model.names else f"parameter {beside[0]}"
+        raise ValueError(f"prior is {share[beside[0]]} for {called}, which is no coefficient and cannot be out of "
+                         f"the model: give it 1")
+    return share, held | (share == 1.0)
 
 
 def _odds(
     model: Model, prior: Prior, always: ArrayLike | Sequence[str] | str | None
 ) -> tuple[Array, NDArray[np.int64], Array]:
     """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
-    d = model.dim
-    held = _no_coefficients(model)
-    if callable(prior) or np.ndim(_checks.as_array(prior, "prior")) == 0:
-        held[_intercepts(model)] = True
-    if always is not None:
-        listed = np.atleast_1d(_checks.as_array(always, "always"))
-        listed = listed if listed.size else np.zeros(0, dtype=np.intp)
-        if listed.ndim == 1 and listed.size and listed.dtype.kind in "UO" and all(isinstance(v, str) for v in listed):
-            listed = _numbers(model, listed.tolist())
-        far = listed[(listed < 0) | (listed >= d)] if listed.ndim == 1 and listed.dtype.kind in "iu" else listed[:0]
-        if far.size:
-            raise ValueError(f"always is {_checks.shown(always)} and holds {far[0]}; the model has {d} coefficients, "
-                             f"numbered from 0 to {d - 1}")
-        if listed.ndim != 1 or (listed.size and listed.dtype.kind not in "iu"):
-            raise ValueError(f"always is {_checks.shown(always)}; numbers of coefficients, from 0 to {d - 1}, "
-                             f"or names of them, are needed")
-        held[listed] = True
-    log_odds = np.zeros(d)
-    if not callable(prior):
-        named = _frames.in_order(prior, model.names or (), "prior", "parameters")
-        share = _checks.arm_values(named, "prior", d, "parameter")
-        if not ((share > 0.0) & (share <= 1.0)).all():
-            raise ValueError(f"prior is {_checks.shown(prior)}; probabilities of inclusion above 0 and up to 1 are "
-                             f"needed, 1 for coefficients that are always in: leave out columns that never are")
-        beside = np.flatnonzero(_no_coefficients(model) & (share < 1.0) & (np.ndim(prior) > 0))
-        if len(beside):
-            called = model.names[beside[0]] if model.names else f"parameter {beside[0]}"
-            raise ValueError(f"prior is {share[beside[0]]} for {called}, which is no coefficient and cannot be out of "
-                             f"the model: give it 1")
-        held |= share == 1.0
-        log_odds[~held] = np.log(share[~held]) - np.log1p(-share[~held])
+    share, held = _shares(model, prior, _always_in(model, always))
+    log_odds = np.zeros(model.dim)
+    known = ~held & (share < 1.0)
+    log_odds[known] = np.log(share[known]) - np.log1p(-share[known])
     free, (mean, precision) = np.flatnonzero(~held), _slab(model)
     flat = free[precision[free] == 0.0]
     if len(flat):
         called = model.names[flat[0]] if model.names else str(flat[0])
         raise ValueError(f"coefficient {called} may be out of the model and has a flat prior, which no data "
                          f"can speak for: give it a finite prior_sd, or name it in always")
-    counts = np.zeros(len(free) + 1)
-    if callable(prior):
-        counts = np.array([_checks.real(prior(k), f"prior({k})") for k in range(len(free) + 1)])
+    sizes = np.arange(len(free) + 1)
+    counts = np.zeros(len(sizes))
+    if isinstance(prior, Beta):
+        counts = betaln(prior.a + sizes, prior.b + len(free) - sizes) - betaln(prior.a, prior.b)
+    elif callable(prior):
+        counts = np.array([_checks.real(prior(k), f"prior({k})") for k in sizes.tolist()])
         if not np.isfinite(counts).all():
             raise ValueError(f"prior returned {counts[~np.isfinite(counts)][0]} for a number of coefficients; finite "
                              f"log priors are needed")
+    precision = np.nan_to_num(precision)  # slabs that are not normal come in when their scales are drawn
     gain = log_odds - 0.5 * precision * np.square(mean)
-    gain[free] += 0.5 * np.log(precision[free])
+    normal = free[precision[free] > 0.0]
+    gain[normal] += 0.5 * np.log(precision[normal])
     return gain, free.astype(np.int64), counts

@@ -100,6 +100,11 @@ def _left(prior: JointPrior, theta: Array) -> float:
     return float(prior.beside_of(theta))
 
 
+def left_of_prior(prior: JointPrior) -> LogPrior:
+    """`_left` of a prior, as a function that can be pickled."""
+    return partial(_left, prior)
+
+
 class Model:
     """What kernels ask of a model. Subclass it, or use `GLM`, `FunctionModel` or `SourceModel`.
 
@@ -350,7 +355,7 @@ class Model:
             return part if own is None else lambda theta: own(theta) + part(theta)
         if self.joint_prior is None or reference is None or not reference.with_prior:
             return own
-        return partial(_left, self._prior_expanded(reference.theta_hat))
+        return left_of_prior(self._prior_expanded(reference.theta_hat))
 
     def _normal_prior(self, at: Array) -> tuple[Array, Array]:
         """Mean and precision of the normal part of the prior, or of its normal approximation about a point."""

@@ -15,6 +15,7 @@ from fastrace._base._callbacks import density_address
 
 __all__ = [
     "LKJ",
+    "Beta",
     "Exponential",
     "Gamma",
     "HalfCauchy",
@@ -434,6 +435,35 @@ class Horseshoe:
                 f"them must be expected to matter, or another prior is right"
             )
         return self.expected_nonzero / (n_coefficients - self.expected_nonzero) * noise / math.sqrt(n_observations)
+
+
+@dataclass(frozen=True)
+class Beta:
+    """Prior of a share: in `VariableSelection`, of the coefficients that are in the model.
+
+    Parameters
+    ----------
+    a, b : float, default 1.0
+        The share has mean a / (a + b), and a + b says how sure of it one is. With both 1 every number of coefficients
+        is as likely as any other.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not positive and finite.
+
+    Examples
+    --------
+    >>> from fastrace import mcmc
+    >>> mcmc.Beta(1.0, 9.0)
+    Beta(a=1.0, b=9.0)
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        _positive(self, "a", "b")
 
 
 @dataclass(frozen=True)
