@@ -11,7 +11,7 @@ from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
-from fastrace.mcmc.kernels._trajectories import trajectories_of
+from fastrace.mcmc.kernels._trajectories import LENGTHS, Purse, trajectories_of
 from guarantee import assert_fits, few_or_many
 from reference import priors as plain
 from reference.hamiltonian import local_scales, move, scale_step, trajectory
@@ -240,6 +240,24 @@ def test_settings_suit_the_posterior():
     again = trajectories_of(quadratic(np.zeros(3), related), flat)
     assert (again.root == settings.root).all()
     assert again.step == settings.step
+
+
+def test_a_pilot_makes_no_move_once_its_gradients_are_spent():
+    """Its draws are those of the whole pilot up to there; what it has not measured stays as it was."""
+    surrogate, flat = quadratic(np.zeros(3), np.eye(3)), JointPrior([("flat", 0.0, 1.0, 0.0, -1)] * 3)
+    whole, short = trajectories_of(surrogate, flat), trajectories_of(surrogate, flat, most=400)
+    assert whole.settled and not short.settled and short.length == LENGTHS[1]
+    inner, purse = short.inner(surrogate), Purse(50)
+    draws = list(purse.moves(inner, short.start, 1000, np.random.default_rng(1)))
+    assert purse.emptied and 50 <= purse.spent == inner.n_gradients
+    together = short.inner(surrogate).draws(short.start, len(draws), np.random.default_rng(1))
+    np.testing.assert_array_equal(draws, together)
+    before = short.inner(surrogate)
+    before.draws(short.start, len(draws) - 1, np.random.default_rng(1))
+    assert before.n_gradients < 50
+    purse.until(0.5)
+    assert not list(purse.moves(inner, short.start, 5, np.random.default_rng(1)))
+
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from by_pymc import graphs_of, pm, pt
 
 from fastrace import mcmc
 from fastrace._base._progress import phase
-from fastrace.mcmc.doors.pymc import _expansions
+from fastrace.mcmc.doors.pymc import _expansions, _mapped
 from fastrace.mcmc.kernels import _choice
 from fastrace.mcmc.models._modes import find_mode
 
@@ -126,6 +126,31 @@ def test_sample_expands_a_model_once(monkeypatch):
     monkeypatch.setattr(_choice, "STEPS", 10)
     kernel, _ = _choice.kernel_for(made(mixture))
     assert len(expanded) == 1 and isinstance(kernel, mcmc.RacingMetropolis) and kernel.controlled
+
+
+@pytest.mark.long
+def test_pilots_take_a_bounded_number_of_gradients_and_say_what_to_do_where_that_is_too_few(monkeypatch, capsys):
+    """With a hundredth of the usual gradients: a trajectory of this model takes some twenty."""
+    assert _mapped.PILOT + _mapped.SETTLING <= 30_000
+    assert "Pilots take at most 30,000 gradients" in " ".join(mcmc.from_pymc.__doc__.split())
+    settle, move = 67, 20
+    for owner, name, value in ((_mapped, "_TO_SETTLE", settle), (_mapped, "_TO_MOVE", move),
+                               (_mapped.MappedModel, "_most_gradients", settle)):
+        monkeypatch.setattr(owner, name, value)
+    asked, whole = [], _mapped._Surrogate.whole
+    monkeypatch.setattr(_mapped._Surrogate, "whole", lambda *given: asked.append(given[0]) or whole(*given))
+    with pm.Model() as model:
+        a = pm.Normal("mu") + pm.HalfNormal("tau") * pm.Normal("z", shape=2)
+        p = 0.05 + 0.9 * pm.math.sigmoid(a[np.arange(40) % 2])
+        pm.Bernoulli("obs", p=p, observed=np.arange(40) % 3 == 0)
+    with pytest.warns(UserWarning, match="ended by the 67 gradients .* z \\* tau"):
+        kernel = mcmc.SurrogateMetropolis(mcmc.from_pymc(model, progress=True))
+    assert not kernel._trajectories.settled
+    begun = sum(surrogate.center is None for surrogate in asked)
+    assert begun <= _mapped._TO_BEGIN
+    assert 2 * settle < len(asked) - begun < 3 * (settle + 100) + 2 * (move + 100)
+    err = capsys.readouterr().err
+    assert f"/{_mapped.PILOT}, " in err and f"/{_mapped.SETTLING}, " in err and "gradients of a pilot, at most" in err
 
 
 def test_what_pytensor_prepares_is_said_where_progress_is_shown(capsys):

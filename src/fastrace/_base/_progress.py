@@ -110,18 +110,21 @@ def stage(title: str) -> None:
 
 
 @contextmanager
-def patient(title: str, shown: bool, wait: float = 2.0, in_files: bool = False) -> Iterator[Callable[[int], None]]:
+def patient(
+    title: str, shown: bool, wait: float = 2.0, in_files: bool = False, total: int | None = None,
+) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes how much is done, as `meter` does if `shown`.
 
     Else a line on standard error says it, once `wait` seconds have passed, where that is a terminal. Nothing is said
-    in a file or a pipe; a line every ten seconds if `in_files`.
+    in a file or a pipe; a line every ten seconds if `in_files`. `total` is how much there is to do, at
+    most, if that is known.
     """
     if shown:
-        with meter(title, None, True) as show:
+        with meter(title, total, True) as show:
             yield show
         return
     if not sys.stderr.isatty():
-        with _lines(title, None, False) if in_files else nullcontext(lambda done: None) as show:
+        with _lines(title, total, False) if in_files else nullcontext(lambda done: None) as show:
             yield show
         return
     due, written = time.monotonic() + wait, False
@@ -129,7 +132,7 @@ def patient(title: str, shown: bool, wait: float = 2.0, in_files: bool = False) 
     def say(done: int) -> None:
         nonlocal due, written
         if time.monotonic() >= due:
-            sys.stderr.write(f"\r{title}: {done:,}")
+            sys.stderr.write(f"\r{title}: {done:,}" + (f" of {total:,}" if total is not None else ""))
             sys.stderr.flush()
             due, written = time.monotonic() + 0.2, True
 

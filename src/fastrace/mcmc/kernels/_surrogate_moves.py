@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fastrace._base import _checks
 from fastrace._models._arrow import Arrow
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc._moving import mean_seen
@@ -137,10 +139,17 @@ class OnSurrogate(RowKernel):
     def _settle(self) -> None:
         """Where the hyperparameters are under the surrogate, found without a row."""
         if self.inner == "hmc":
-            self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior,
-                                                 effort=self.model._effort)
-            self._phi_center = self._trajectories.start[self.compressed.n_seen :]
-            self._phi_factor = HYPER_SD * np.eye(len(self._phi_center))
+            with self.model._settling():
+                self._trajectories = trajectories_of(self.compressed.quadratic, self.compressed.prior,
+                                                     effort=self.model._effort, most=self.model._most_gradients)
+            if not self._trajectories.settled:
+                most = f"{self.model._most_gradients:,.0f}"
+                warnings.warn(f"the pilot was ended by the {most} gradients that it may take, before it knew how long "
+                              f"trajectories should be: prior times expansion is too narrow, in some directions or "
+                              f"somewhere, so that chains move slowly and may stay away from a part of it. Write what "
+                              f"has a learned scale standardised, such as z * tau with a normal z of its own; "
+                              f"model.describe() says why the model was not recognised as a GLM, whose gradients are "
+                              f"compiled; or take NUTS", stacklevel=_checks.users_level())
         else:
             found = marginal_of(self.compressed, self._scaled, self.model)
             self._phi_center, self._phi_factor, self._phi_stretch = found

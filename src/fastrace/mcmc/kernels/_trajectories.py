@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
 
-__all__ = ["Trajectories", "trajectories_of", "unstable_share"]
+__all__ = ["Purse", "Trajectories", "trajectories_of", "unstable_share"]
 
 Array = NDArray[np.float64]
 TARGET = 0.8  # mean probability of acceptance
@@ -26,6 +27,8 @@ TRIAL = 300  # moves by each
 WIDEST = 300  # coordinates, up to which a dense root pays
 STABLE = 4.0  # squared step times curvature, above which a leapfrog trajectory leaves for good
 TRIED, TURNS, BESIDE = 300, 3, 1e-4  # draws looked at, turns of a power iteration at each, and the steps of differences
+SHARES = 0.15, 0.35, 0.65, 0.8, 1.0  # of the gradients a pilot may take, after each round, the fourth one, and lengths
+FEWEST = 20  # draws that tell spreads
 CORRELATED = 10.0  # condition number of the scaled curvature from which on one is needed
 
 
@@ -40,6 +43,8 @@ class Trajectories:
     step, length : float
     root : ndarray of shape (dim,) or (dim, dim)
     start : ndarray of shape (dim,)
+    settled : bool
+        Whether the pilot made all its moves, and was not ended by the gradients that it may take.
     """
 
     prior: JointPrior
@@ -47,22 +52,56 @@ class Trajectories:
     length: float
     root: Array
     start: Array
+    settled: bool = True
 
     def inner(self, surrogate: Quadratic) -> HamiltonianInner:
         """A move of its own for one chain."""
         return HamiltonianInner(surrogate, self.prior, self.step, self.length, self.root)
 
 
+class Purse:
+    """Gradients that the moves of a pilot may take; the move that passes the limit is the last.
+
+    Parameters
+    ----------
+    most : float
+        Of all, but for the rest of the last move.
+
+    Attributes
+    ----------
+    emptied : bool
+        Whether a move that was asked for was not made.
+    """
+
+    def __init__(self, most: float = math.inf) -> None:
+        self.most, self.limit, self.spent, self.emptied = most, most, 0, False
+
+    def until(self, share: float) -> None:
+        """Let what follows take so much of the whole, with all that came before."""
+        self.limit = share * self.most
+
+    def moves(self, inner: HamiltonianInner, theta: Array, count: int, rng: np.random.Generator) -> Iterator[Array]:
+        """Up to so many draws, one after the other."""
+        for _ in range(count):
+            if self.spent >= self.limit:
+                self.emptied = True
+                return
+            before = inner.n_gradients
+            theta = inner.draws(theta, 1, rng)[0]
+            self.spent += inner.n_gradients - before
+            yield theta
+
+
 def trajectories_of(
-    surrogate: Quadratic, prior: JointPrior, seed: int = 0, effort: float = 1.0
+    surrogate: Quadratic, prior: JointPrior, seed: int = 0, effort: float = 1.0, most: float = math.inf
 ) -> Trajectories:
     """Settle coordinates, spreads, step and length on the surrogate alone, which reads no row.
 
     A coefficient or a group's effects with a learned scale are standardised where the likelihood says less of them than
     the prior, and moved as they are elsewhere. The pilot's draws are thrown away: chains that follow are not adapted.
-    Where gradients are dear it makes a share `effort` of its moves.
+    Where gradients are dear it makes a share `effort` of its moves, which take at most about `most` of them.
     """
-    rng = np.random.default_rng(seed)
+    rng, purse = np.random.default_rng(seed), Purse(most)
     prior = prior.copy()
     sd = _spreads(surrogate, prior)
     hat = np.asarray(surrogate.center, dtype=np.float64)
@@ -73,18 +112,21 @@ def trajectories_of(
     root[: prior.n_seen][moved] = np.minimum(sd[moved], 10.0)
     step = 0.1
     rounds = [int(effort * count) for count in ROUNDS]
-    for count in rounds:
+    for count, share in zip(rounds, SHARES, strict=False):
         inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
-        theta, step, draws = _search(inner, theta, step, count, rng)
-        if count != rounds[-1]:
-            spread = np.std([prior.free_of(draw) for draw in draws[count // 3 :]], axis=0)
+        purse.until(share)
+        theta, step, draws = _search(inner, theta, step, count, rng, purse)
+        if count != rounds[-1] and len(draws) >= FEWEST:
+            spread = np.std([prior.free_of(draw) for draw in draws[len(draws) // 3 :]], axis=0)
             root = np.where(spread > 0.0, spread, root)
     covariance = _covariance(surrogate, prior, theta[prior.n_seen :]) if prior.dim <= WIDEST else None
+    purse.until(SHARES[-2])
     if covariance is not None:
-        root, step, theta = _with_correlations(surrogate, prior, root, covariance, moved, theta, step, rounds[-1], rng)
+        root, step, theta = _with_correlations(surrogate, prior, root, covariance, moved, theta, step, rounds[-1], rng,
+                                               purse)
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
-    length, theta = _best_length(inner, theta, step, int(effort * TRIAL), rng)
-    return Trajectories(prior, step, length, root, theta)
+    length, theta = _best_length(inner, theta, step, int(effort * TRIAL), rng, purse)
+    return Trajectories(prior, step, length, root, theta, not purse.emptied)
 
 
 def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, draws: Array) -> float:
@@ -147,23 +189,25 @@ def _standardised(prior: JointPrior) -> NDArray[np.bool_]:
 
 
 def _search(
-    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator
+    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator, purse: Purse
 ) -> tuple[Array, float, Array]:
     """Dual averaging of the step (Hoffman & Gelman, 2014, section 3.2): last point, averaged step, draws."""
     middle, error, level = np.log(10.0 * step), 0.0, 0.0
-    draws = np.empty((count, len(theta)))
-    for t in range(1, count + 1):
-        theta = draws[t - 1] = inner.draws(theta, 1, rng)[0]
+    draws = []
+    for t, draw in enumerate(purse.moves(inner, theta, count, rng), 1):
+        draws.append(draw)
         error += (TARGET - inner.acceptance - error) / (t + 10.0)
         log_step = min(middle - np.sqrt(t) / 0.05 * error, 0.5)
         level += t**-0.75 * (log_step - level)
         inner.use(float(np.exp(log_step)), inner.length)
-    return theta, float(np.exp(level)), draws
+    if not draws:
+        return theta, step, np.empty((0, len(theta)))
+    return draws[-1], float(np.exp(level)), np.array(draws)
 
 
 def _with_correlations(
     surrogate: Quadratic, prior: JointPrior, root: Array, covariance: Array, moved: NDArray[np.bool_], theta: Array,
-    step: float, count: int, rng: np.random.Generator,
+    step: float, count: int, rng: np.random.Generator, purse: Purse,
 ) -> tuple[Array, float, Array]:
     """The root with the correlations of what is moved as it is."""
     places = np.flatnonzero(moved)
@@ -172,20 +216,23 @@ def _with_correlations(
     scale = root[places] / np.sqrt(np.diagonal(own))
     whole[np.ix_(places, places)] = np.linalg.cholesky(own * np.outer(scale, scale))
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], whole)
-    theta, step, _ = _search(inner, theta, step, count, rng)
+    theta, step, _ = _search(inner, theta, step, count, rng, purse)
     return whole, step, theta
 
 
 def _best_length(
-    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator
+    inner: HamiltonianInner, theta: Array, step: float, count: int, rng: np.random.Generator, purse: Purse
 ) -> tuple[float, Array]:
-    """The length with most effective draws, of the worst parameter, for a gradient."""
-    found = []
-    for length in LENGTHS:
+    """The length with most effective draws, of the worst parameter, for a gradient; the middle one where moves end."""
+    found: list[float] = []
+    for k, length in enumerate(LENGTHS, 1):
         inner.use(step, length)
+        purse.until(SHARES[-2] + (SHARES[-1] - SHARES[-2]) * k / len(LENGTHS))
         before = inner.n_gradients
-        draws = inner.draws(theta, count, rng)
-        theta = draws[-1]
+        draws = np.array(list(purse.moves(inner, theta, count, rng))).reshape(-1, len(theta))
+        theta = draws[-1] if len(draws) else theta
+        if len(draws) < count:
+            return LENGTHS[1], theta
         least = min(effective_sample_size(draws[None, :, j]) for j in range(draws.shape[1]))
         found.append(least / (inner.n_gradients - before))
     return LENGTHS[int(np.argmax(found))], theta

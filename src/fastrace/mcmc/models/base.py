@@ -125,6 +125,7 @@ class Model:
     prior_part: QuadraticPart | None = None  # of the log prior, beside all else that it has
     _shown_last: tuple[int, ...] = ()  # parameters that tables print after all others: effects of groups
     _effort = 1.0  # share of the usual moves in pilots on a surrogate, less where each gradient is a call of Python
+    _most_gradients = math.inf  # of such a pilot
     own_surrogate: Callable[..., Any] | None = None  # of a model whose rows see a map of its parameters
     _positive = False  # whether the likelihood is above 0 everywhere
     _most_expansions = 300  # of a search for other modes
@@ -220,6 +221,10 @@ class Model:
         """
         point = _frames.floats_in_order(values, self.natural_names, "values")
         return point if self.joint_prior is None else unconstrained(self.joint_prior, point)
+
+    def _settling(self) -> contextlib.AbstractContextManager[None]:
+        """What is entered while trajectories on a surrogate are settled, such as what shows their gradients."""
+        return contextlib.nullcontext()
 
     def _surrogate_form(self) -> Model:
         """The model in coordinates in which what the rows see stands first, as chains on surrogates need it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +17,7 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._expanded import Expanded
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc.compression import Compressed
-from fastrace.mcmc.kernels._trajectories import trajectories_of
+from fastrace.mcmc.kernels._trajectories import Purse, trajectories_of
 from fastrace.mcmc.models._modes import NoModeError, find_mode
 from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.own_terms import terms_of_arms
@@ -32,6 +34,12 @@ _PULL = 3.0  # the same of the parameters, where a first point is looked for
 _ROUNDS = 2  # of a pilot that expands anew at the mean of what the rows see
 _MOVES = 200  # of each
 _ARRIVING = 50  # of these, left out
+_FEWEST = 20  # of the others that tell a mean and a covariance
+_TO_SETTLE, _TO_MOVE = 6700, 2000  # gradients for trajectories of one pilot, and for its moves,
+_TRAJECTORY = 1026  # but for those of a trajectory that passes the limit: so many at most
+_TO_BEGIN = 500  # gradients for a first point
+PILOT = _TO_BEGIN + _ROUNDS * (_TO_SETTLE + _TO_MOVE + 2 * _TRAJECTORY)  # at most, and for trajectories of chains
+SETTLING = _TO_SETTLE + _TRAJECTORY
 
 
 class _Surrogate:
@@ -47,8 +55,6 @@ class _Surrogate:
         self.center, self.curvature = center, curvature
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        self.owner._asked += 1
-        self.owner._tell(self.owner._asked)
         value, gradient = self.whole(theta, 1.0)
         if not math.isfinite(value):
             return -math.inf, np.zeros(len(theta))
@@ -61,6 +67,8 @@ class _Surrogate:
 
         So it is where a trial step is too long, and an infinite scale meets effects of both signs in a product.
         """
+        self.owner._asked += 1
+        self.owner._tell(self.owner._asked)
         with np.errstate(over="ignore", invalid="ignore"):  # the next line looks for it
             value, gradient = self.owner._graphs.call("surrogate", theta, self.hat, self.slope, self.bend,
                                                       np.array(share))
@@ -85,6 +93,7 @@ class MappedModel(Model):
     _concave = True  # no normal density follows it: no search for other modes by one
     _computed = (*Model._computed, "parts")
     _effort = EFFORT
+    _most_gradients = _TO_SETTLE
 
     def __init__(self, owner: Any) -> None:
         super().__init__(owner.dim, owner.n_rows, names=owner.names)
@@ -174,11 +183,20 @@ class MappedModel(Model):
             with self.owner._shown():
                 psi = self._likely(self.seen(start))
         self._expand_at(psi)
-        with patient("gradients of a pilot", self.owner.progress) as self.owner._tell:
+        with self._asking("gradients of a pilot, at most", PILOT):
+            return self._piloted(start, psi_hat is None)
+
+    @contextlib.contextmanager
+    def _asking(self, title: str, most: int) -> Iterator[None]:
+        """Show how many gradients are made meanwhile."""
+        with patient(title, self.owner.progress, total=most) as self.owner._tell:
             try:
-                return self._piloted(start, psi_hat is None)
+                yield
             finally:
                 self.owner._asked, self.owner._tell = 0, int
+
+    def _settling(self) -> contextlib.AbstractContextManager[None]:
+        return self._asking("gradients to settle trajectories, at most", SETTLING)
 
     def _piloted(self, start: Array, anew: bool) -> Compressed:
         """A normal density with the mean and covariance of draws from prior times expansion.
@@ -189,8 +207,11 @@ class MappedModel(Model):
         rng = np.random.default_rng(0)
         for _ in range(_ROUNDS):
             made = self._compressed(center, curvature)
-            pilot = trajectories_of(made.quadratic, made.prior, effort=EFFORT)
-            draws = pilot.inner(made.quadratic).draws(pilot.start, _MOVES, rng)[_ARRIVING:]
+            pilot = trajectories_of(made.quadratic, made.prior, effort=EFFORT, most=_TO_SETTLE)
+            moves = Purse(_TO_MOVE).moves(pilot.inner(made.quadratic), pilot.start, _MOVES, rng)
+            draws = np.array(list(moves)[_ARRIVING:])
+            if len(draws) < _FEWEST:  # so many moves say little; chains are no less right where nothing is said
+                continue
             center = np.asarray(draws.mean(axis=0), dtype=np.float64)
             covariance = np.atleast_2d(np.cov(draws.T))
             spread = np.maximum(np.diagonal(covariance), 1e-12)
@@ -242,7 +263,8 @@ class MappedModel(Model):
             step = (theta - start) / _PULL**2
             return 0.5 * float(step @ (theta - start)) - value, step - gradient
 
-        at = np.asarray(minimize(away, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+        options = {"maxiter": 200, "maxfun": _TO_BEGIN - 100}  # of which a line search ends later
+        at = np.asarray(minimize(away, start, jac=True, method="L-BFGS-B", options=options).x)
         graphs = self.owner._graphs
         jacobian = graphs.jacobian(at) if graphs.maps else np.eye(self.dim)
         return at, jacobian.T @ self.expansion[2] @ jacobian + np.eye(self.dim)

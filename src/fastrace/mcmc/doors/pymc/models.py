@@ -118,9 +118,10 @@ def from_pymc(
     take, and no regression or hierarchy is recognised. Rows of a family above run compiled all the same, unless
     `through` came; what the model has beside them, such as a potential, may be anything. Hamiltonian moves on prior
     times expansion then take a call of PyTensor for each gradient and no row; a race or a pass over the rows decides.
-    `fastrace.mcmc.sample` does so where parameters stand behind what the rows see. Pilots take some 30,000 gradients
-    before the first draw: .06 ms each with a C compiler, 2 ms without one, where ``compile_kwargs={"mode": "JAX"}``,
-    .2 ms each, helps.
+    `fastrace.mcmc.sample` does so where parameters stand behind what the rows see. Pilots take at most 30,000
+    gradients, which `progress` shows: .06 ms each with a C compiler, 2 ms without one, where ``compile_kwargs={"mode":
+    "JAX"}``, .2 ms each, helps. Where so many do not settle how long trajectories should be, a warning says what to do.
+    Then each chain begins with 50 trajectories.
 
     Examples
     --------
