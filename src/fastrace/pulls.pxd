@@ -55,6 +55,11 @@ cdef class ResampledPulls(RandomPulls):
     cdef readonly Source source
     cdef readonly bint paired
     cdef cnp.ndarray _column        # where the rewards of each arm of a request go
+    cdef cnp.ndarray _first         # rows to take before any is drawn; the first `n_first` were taken
+    cdef cnp.ndarray _drawn         # rows of the last request, `n_drawn` of them
+    cdef int64_t n_first, n_drawn
+
+    cdef int64_t *_room(self, const int64_t *counts, Py_ssize_t n) except NULL nogil
 
 
 cdef class RecordedPulls(PullSource):

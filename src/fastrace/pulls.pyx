@@ -16,7 +16,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types
+from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types, unread
 from fastrace._base._frames import as_table, real_table, support_of_arms
 from fastrace.sources import ArraySource, _source_of
 
@@ -398,6 +398,7 @@ cdef class ResampledPulls(RandomPulls):
         self.source = population
         self.paired = together
         self._column = np.zeros(self.n_arms if together else 1, dtype=np.intp)
+        self._first = self._drawn = np.empty(0, np.int64)
         guard_built(&self.guard, 2)
 
     def __reduce__(self):
@@ -406,14 +407,38 @@ cdef class ResampledPulls(RandomPulls):
             return _rebuild_paired.saved(type(self), self.source, rng, left)
         return _rebuild_random.saved(type(self), (self.source,), rng, left)
 
+    # A request that failed leaves out no row: to draw others instead would favour those that do not fail.
+
+    def _draw_first(self, rows):
+        """Let the next rows be these, before any is drawn."""
+        self._first, self.n_first = np.array(rows, np.int64), 0
+
+    def _rows_to_draw(self, failed):
+        """Rows of the last request, if that has `failed`, and what is left of those to be drawn first."""
+        drawn = self._drawn[:self.n_drawn if failed else 0]
+        return np.concatenate([drawn, self._first[self.n_first:]])
+
+    cdef int64_t *_room(self, const int64_t *counts, Py_ssize_t n) except NULL nogil:
+        """Where the rows of a request go that is about to be drawn."""
+        cdef Py_ssize_t k
+        cdef int64_t total = 0
+        for k in range(n):
+            total += counts[k]
+        self.n_drawn = 0
+        if total > self._drawn.shape[0]:
+            with gil:
+                self._drawn = np.empty(total, np.int64)
+        return <int64_t *>cnp.PyArray_DATA(self._drawn)
+
     cdef int pull(self, const Py_ssize_t *arms, const int64_t *counts, Py_ssize_t n, double *out) except -1 nogil:
         cdef double **column = <double **>cnp.PyArray_DATA(self._column)
-        cdef int64_t[ROWS_PER_FILL] rows
+        cdef const int64_t *first = <const int64_t *>cnp.PyArray_DATA(self._first)
         cdef int64_t left
         cdef Py_ssize_t k, j, i, size, drawn, many, at_once = n if self.paired else 1
         cdef double n_rows = <double>self.source.n_rows
         if self.paired:
             demand_rounds(counts, n)
+        cdef int64_t *rows = self._room(counts, min(n, 1) if self.paired else n)
         k = 0
         while k < n:
             left = counts[k]
@@ -423,13 +448,19 @@ cdef class ResampledPulls(RandomPulls):
             while left > 0:
                 size = <Py_ssize_t>min(left, <int64_t>ROWS_PER_FILL)
                 drawn = 0
+                while drawn < size and self.n_first < self._first.shape[0]:
+                    rows[drawn] = first[self.n_first]
+                    self.n_first += 1
+                    drawn += 1
                 while drawn < size:
                     many = self.have(size - drawn)
                     for i in range(many):
                         rows[drawn + i] = <int64_t>(self.ahead.value[self.ahead.used + i] * n_rows)
                     self.ahead.used += <int>many
                     drawn += many
-                self.source.fill(&rows[0], size, &arms[k], at_once, column)
+                self.n_drawn += size
+                self.source.fill(rows, size, &arms[k], at_once, column)
+                rows += size
                 for j in range(at_once):
                     column[j] += size
                 left -= size
@@ -619,7 +650,11 @@ cdef class CallablePulls(PullSource):
             said_call(error, "function(arms, counts)", f"arms of shape ({n},)", f"counts of shape ({n},)",
                       f"{total} rewards: counts[0] of arms[0], and so on")
             raise
-        rewards = flat_rewards(given, arms, counts, n, total)
+        try:
+            rewards = flat_rewards(given, arms, counts, n, total)
+        except Exception as error:          # nobody can tell which of it is good: it goes back as it came
+            unread(error, given)
+            raise
         memcpy(out, cnp.PyArray_DATA(rewards), total * sizeof(double))
         return 0
 

@@ -14,7 +14,7 @@ from fastrace._math._simd cimport fr_sum
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types
+from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types, unread
 from fastrace._base import _frames
 
 cnp.import_array()
@@ -431,7 +431,11 @@ cdef class CallableSource(_BlockSource):
             said_call(error, "function(arms, rows)", f"arms of shape ({n_arms},)", f"rows of shape ({n_rows},)",
                       f"rewards of shape ({n_rows}, {n_arms})")
             raise
-        block = _block(given, n_rows, n_arms)
+        try:
+            block = _block(given, n_rows, n_arms)
+        except Exception as error:          # nobody can tell which of it is good: it goes back as it came
+            unread(error, given)
+            raise
         x = <const char *>cnp.PyArray_DATA(block)
         if sums != NULL:
             totals = block.sum(axis=0)

@@ -57,7 +57,8 @@ def test_a_source_that_raises_or_returns_nan_mid_run(name, seed):
             calls += 1
             rewards = kept.pop() if kept else source.read(arms, counts)
             if calls in (1, 2, 5):
-                kept.append(rewards)            # so that the second attempt sees the same rewards
+                # so that the second attempt sees the same rewards: all, or only the one that was refused
+                kept.append(rewards if kind == "raise" else rewards[:1])
                 if kind == "raise":
                     raise error
                 spoiled = rewards.copy()

@@ -333,8 +333,14 @@ def arm_error(race: object, arm: int, text: str) -> ValueError:
     return error
 
 
+def silence(error: ValueError, arms: list[int]) -> ValueError:
+    """The error, of a race that refuses the silence of these arms."""
+    error._fastrace_silent = arms  # type: ignore[attr-defined]
+    return error
+
+
 def silent_arms(error: BaseException) -> list[int]:
-    """The arms whose silence a race over rows has refused; none of any other error."""
+    """The arms whose silence a race has refused; none of any other error."""
     return list(vars(error).get("_fastrace_silent", ()))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-NOTE = ("fastrace: nothing paid for is lost, but for answers that were refused together with a bad one. This exception "
-        "has the {what} as it stands: error.{what}.result() is what is known, and {on}")
+NOTE = ("fastrace: nothing paid for is lost. This exception has the {what} as it stands: error.{what}.result() is what "
+        "is known, and {on}")
+UNREAD = "; error.answer is what the function gave, of which nobody could tell the rewards"
 
 
 def handed_over(
@@ -19,6 +20,6 @@ def handed_over(
     with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
         for name, value in {what: thing, **others}.items():
             setattr(error, name, value)
-        note = note.format(what=what, on=on)
+        note = note.format(what=what, on=on) + (UNREAD if "answer" in vars(error) else "")
         if paid and note not in getattr(error, "__notes__", ()):
             error.add_note(note)

@@ -50,9 +50,9 @@ class PullFlight:
     asked for. All others are out.
     """
 
-    def __init__(self, rule: Any, stop: Callable[[Pull, int], None], *, rounds: bool, whole: bool = False) -> None:
+    def __init__(self, rule: Any, run: Callable[[Pull, int, bool], None], *, rounds: bool, whole: bool = False) -> None:
         n = rule.n_arms
-        self.rule, self.stop = rule, stop
+        self.rule, self.run = rule, run
         self.rounds, self.whole = rounds, whole # of common draws; of all arms still in a race
         self.unit = "round" if whole else "pull"
         self.missing = rule.takes_missing       # accept nan
@@ -68,6 +68,7 @@ class PullFlight:
         self.n_out = 0
         self.limit: float = np.inf              # pulls that may be paid for in all
         self.spent = False                      # they are, and the rule has what it can use of them
+        self.by_run = False                     # all that is out was asked for by a run that was cut short
         self.aim()
 
     def aim(self) -> None:
@@ -105,6 +106,12 @@ class PullFlight:
     def unused(self) -> NDArray[np.int64]:
         """Pulls of each arm that were handed out and that the rule has not taken, once it has stopped."""
         return self.paid - self.used if self.over else np.zeros_like(self.paid)
+
+    @property
+    def waiting(self) -> NDArray[np.int64]:
+        """Rewards of each arm that have come, may be of use, and that the rule has not taken."""
+        return np.array([0 if self.over or self.whole and arm not in self.need else len(here)
+                         for arm, here in enumerate(self.here)], np.int64)
 
     def out(self) -> Cells:
         """Arms and pulls that are out and may be of use, a pair each."""
@@ -149,12 +156,13 @@ class PullFlight:
             self.paid[arm] -= 1
         for ks in self.free:
             ks.sort(reverse=True)
-        self.n_out = 0
+        self.n_out, self.by_run = 0, False
 
     def ask(self, n: int | None) -> Cells:
         """Hand out so many pulls, or the rest of what the rule asks for."""
         if self.rule.done:
             raise ValueError(f"the {'race' if self.whole else 'selection'} is over; there is nothing left to ask for")
+        self.by_run = False
         cells: list[tuple[int, int]] = []
         most_ahead = 0 if n is None else AHEAD * (self.n_out + n)
         while (n is None or len(cells) < n) and (cell := self.next_cell(most_ahead)) is not None:
@@ -204,6 +212,56 @@ class PullFlight:
         self.next[arm] += 1
         return arm, self.next[arm] - 1
 
+    # A run that was cut short.
+
+    def keep(self, cells: list[Cell], silent: Sequence[int]) -> bool:
+        """Take what a source has answered to a run that was cut short, the next pulls of the arms; whether any is good.
+
+        A reward that is refused is out, as is what arms that are `silent` did not answer, so that only they are asked
+        for again.
+        """
+        good = [(k, arm, value) for k, arm, value in cells
+                if not (math.isnan(value) and arm in silent) and self._why_bad(k, arm, value) is None]
+        if not good:
+            return False
+        if not self.rounds:
+            self.follow()
+        for k, arm, _ in cells:
+            self.paid[arm] += 1
+            self.next[arm] = max(self.next[arm], k + 1)
+        for k, arm, value in good:
+            self.here[arm][k] = value
+        self.aim()
+        self.n_out, self.by_run = self.out()[0].size, True
+        return True
+
+    def _why_bad(self, k: int, arm: int, value: float) -> ValueError | None:
+        """The error with which the rule refuses a reward, if it does."""
+        try:
+            self.rule.check(arm, value, k)
+        except ValueError as error:
+            return error
+        return None
+
+    def finish(self, read: Callable[[NDArray[np.intp], NDArray[np.int64]], NDArray[np.float64]]) -> None:
+        """Complete what a run was cut short in: `read` what is out, arms on the same pulls at once.
+
+        ``read(arms, pulls)`` gives a reward of each arm on each of the pulls, those of the first arm first.
+        """
+        while self.by_run and not self.over:
+            pulls_of: dict[int, list[int]] = {}
+            for arm, k in zip(*(cells.tolist() for cells in self.out()), strict=True):
+                pulls_of.setdefault(arm, []).append(k)
+            pulls = next(iter(pulls_of.values()), [])
+            arms = [arm for arm, ks in pulls_of.items() if ks == pulls]
+            found = read(np.array(arms, np.intp), np.array(pulls, np.int64)).tolist() if arms else []
+            cells = list(zip(pulls * len(arms), np.repeat(arms, len(pulls)).tolist(), found, strict=True))
+            bad = [self._why_bad(*cell) for cell in cells]
+            self.take([cell for cell, error in zip(cells, bad, strict=True) if error is None])
+            for error in bad:
+                if error is not None:
+                    raise error
+
     # Answers.
 
     def tell(self, cells: list[Cell]) -> None:
@@ -235,6 +293,9 @@ class PullFlight:
             self.n_out += sum(self.here[arm].pop(k, None) is not None for k, arm, _ in cells)
             self.aim()
             raise
+        if self.by_run and not self.n_out:      # what a run has asked for is there: let another one go on
+            self.by_run = False
+            self._use(self._usable(), False)
 
     def forward(self) -> None:
         """Give the rule what it asks for, as long as all of it has come."""
@@ -264,17 +325,20 @@ class PullFlight:
             self.next = [max(end, k) for k in self.next]
             self.free = [[k for k in ks if k >= end] for ks in self.free]
 
-    def spend(self) -> None:
-        """Nothing more may be paid for: give the rule what it can use without the rest of its request, and stop it."""
+    def _usable(self) -> int:
+        """How many of the rewards that have come the rule can take without the rest of its request."""
         asked = [(arm, range(self.taken[arm], end)) for arm, end in self.need.items()]
         counts = [next((k for k in ks if k not in self.here[arm]), ks.stop) - ks.start for arm, ks in asked]
-        if self.whole:                          # what is whole is taken
-            usable = 0
-        elif self.rounds:                       # whole rounds
-            usable = min(counts) * len(counts)
-        else:                                   # an arm after the other
-            n_whole = next((i for i, (arm, ks) in enumerate(asked) if counts[i] < len(ks)), len(asked) - 1)
-            usable = sum(counts[: n_whole + 1])
+        if self.whole or not asked:             # what is whole is taken
+            return 0
+        if self.rounds:                         # whole rounds
+            return min(counts) * len(counts)
+        # an arm after the other
+        n_whole = next((i for i, (arm, ks) in enumerate(asked) if counts[i] < len(ks)), len(asked) - 1)
+        return sum(counts[: n_whole + 1])
+
+    def _use(self, usable: int, stop: bool) -> None:
+        """Give the rule so many rewards that have come, and `stop` it or not."""
         at, made = list(self.taken), self.rule._made()
 
         def pull(arms: NDArray[np.intp], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -285,10 +349,14 @@ class PullFlight:
             return np.array(found)
 
         try:
-            self.stop(pull, int(self.rule.total) + usable)
+            self.run(pull, int(self.rule.total) + usable, stop)
         finally:
             self._took(self.rule._made() - made)
             self.aim()
+
+    def spend(self) -> None:
+        """Nothing more may be paid for: give the rule what it can use without the rest of its request, and stop it."""
+        self._use(self._usable(), True)
         self.spent = True
 
     # Saving.
@@ -297,7 +365,7 @@ class PullFlight:
         """What is out and what is held back, as plain objects."""
         return {"taken": list(self.taken), "next": list(self.next), "here": [dict(here) for here in self.here],
                 "free": [list(ks) for ks in self.free], "weight": list(self.weight), "paid": self.paid.copy(),
-                "used": self.used.copy(), "spent": self.spent}
+                "used": self.used.copy(), "spent": self.spent, "by_run": self.by_run}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take what `saved` gave, beside the same rule."""
@@ -319,6 +387,7 @@ class PullFlight:
             raise DamagedError("the saved rule is damaged: what it says of requests in flight cannot be right")
         self.taken, self.next, self.here, self.free, self.weight = (list(part) for part in parts)
         self.paid, self.used, self.spent = saved["paid"].copy(), saved["used"].copy(), saved["spent"]
+        self.by_run = saved.get("by_run", False) is True        # rules that an earlier version saved have none
         for arm, here in enumerate(self.here):
             for k, value in here.items():
                 self.rule.check(arm, value, k)

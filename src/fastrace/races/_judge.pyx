@@ -24,7 +24,7 @@ import warnings
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._checks import DamagedError, arm_error
+from fastrace._base._checks import DamagedError, arm_error, silence
 from fastrace._base._words import NO_WHOLE_ROW, SILENT_ROWS, arms_in_words
 from fastrace._math import _half_widths
 
@@ -208,8 +208,7 @@ cdef class RaceJudge(RaceScores):
         said = f"{arms_in_words(silent)} gave no reward on any" if silent else "a reward was missing on each"
         error = arm_error(self, silent[0], NO_WHOLE_ROW.format(said, n)) if silent else ValueError(
             NO_WHOLE_ROW.format(said, n))
-        error._fastrace_silent = silent or list(range(self.n_arms))
-        raise error
+        raise silence(error, silent or list(range(self.n_arms)))
 
     def _warn_of_silence(self, n):
         silent = np.flatnonzero(self._new_lost == n)

@@ -114,8 +114,6 @@ cdef class PairedSelector(PairSelector):
                 self.settle(self.asked[k], <double *>rewards + k * count, count)
         if n > 1:
             for t in range(count):
-                if (t & 1023) == 1023:
-                    self.worked(1024 * n * self.duels.n_seats * 50)
                 for k in range(n):
                     self.reward[k] = rewards[k * count + t]
                     self.standing[k] = -INFINITY if self.verdict[self.asked[k]] == OUT else self.mean[self.asked[k]]
@@ -130,7 +128,7 @@ cdef class PairedSelector(PairSelector):
         if self.owed[0] == 0:
             self.served = n
             self._plan()
-        return 0
+        return self.worked(count * n * self.duels.n_seats * 50)         # Ctrl-C is heard once all of it is taken
 
     cdef Py_ssize_t _n_leading(self, Py_ssize_t n) noexcept nogil:
         """How many of the arms asked for are of the answer, at least 1."""

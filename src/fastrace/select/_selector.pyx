@@ -365,7 +365,7 @@ cdef class Selector:
 
     def _hear_nothing(self, made, marked):
         if made >= NEVER_HEARD:
-            raise ValueError(f"{NOTHING_HEARD.format(made)}. Nothing of this batch was used")
+            raise _checks.silence(ValueError(NOTHING_HEARD.format(made)), list(range(self.n_arms)))
         if marked:
             warnings.warn(NOTHING_HEARD.format(made), RuntimeWarning, stacklevel=_checks.users_level())
 
@@ -386,10 +386,10 @@ cdef class Selector:
                 self._warn_of_silence(arm, silent)
         if silent_for_good(silent, heard, asked):
             with gil:
-                raise _checks.arm_error(self, arm, f"the last {silent} pulls of arm {arm} gave no reward: missing is "
-                                                   f"'drop', and no more becomes known of it; leave it out, take "
-                                                   f"missing='worst', or, if its rewards are rare, ask for each until "
-                                                   f"one comes. Nothing of this batch was used")
+                raise _checks.silence(_checks.arm_error(
+                    self, arm, f"the last {silent} pulls of arm {arm} gave no reward: missing is 'drop', and no more "
+                               f"becomes known of it; leave it out, take missing='worst', or, if its rewards are rare, "
+                               f"ask for each until one comes"), [arm])
         return 0
 
     def _warn_of_silence(self, arm, silent):
@@ -402,10 +402,10 @@ cdef class Selector:
         if reward != reward:
             raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. "
                                                f"Where rewards may be missing, give missing='drop' or "
-                                               f"missing='worst' to the default rule. Nothing of this batch was used")
+                                               f"missing='worst' to the default rule")
         raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
                                            f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
-                                           f"rewards inside it; widen support or scale. Nothing of this batch was used")
+                                           f"rewards inside it; widen support or scale")
 
     @property
     def takes_missing(self):
@@ -460,8 +460,11 @@ cdef class Selector:
             k = self._next_piece(limit - self.total)
             if k == 0:                  # a round of several arms would exceed it
                 break
+            self.asking = True
             source.pull(self.asked + self.served, self.piece, k, self.rewards)
+            self.come = k
             self._check(self.rewards, self.piece, k)
+            self.asking, self.come = False, 0
             self._serve(self.rewards, self.piece, k)
             until_check -= 1
             if until_check == 0 or self.total >= next_check:
@@ -528,7 +531,7 @@ cdef class Selector:
                 return
             source.hold()
             try:
-                self.status = RUNNING
+                self.status, self.asking, self.come = RUNNING, False, 0
                 with nogil:
                     self._run(source, limit)
                 if self.status == RUNNING and whole:
@@ -537,6 +540,19 @@ cdef class Selector:
                 source.release()
         finally:
             guard_leave(&self.guard)
+
+    def refused(self):
+        """Arms, counts and rewards of the request that the last run refused, said once; None if there was none."""
+        return self._alone(self._refused)
+
+    def _refused(self):
+        cdef Py_ssize_t k, n = self.come
+        if n == 0:
+            return None
+        self.come = 0
+        counts = np.array([self.piece[k] for k in range(n)], np.int64)
+        return (self._asked[self.served:self.served + n].copy(), counts,
+                np.array([self.rewards[k] for k in range(counts.sum())]))
 
     def decided(self):
         """By arm: 1, certainly of the answer; -1, certainly not, both as far as delta goes; 0, neither.
@@ -573,7 +589,7 @@ cdef class Selector:
                 self._catch_up()
                 if self.done:
                     return
-                self.status = RUNNING
+                self.status, self.asking, self.come = RUNNING, False, 0
                 self.n_asked = self.served = 0
                 self.ask_for(arm, count)
                 with nogil:

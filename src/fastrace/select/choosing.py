@@ -144,6 +144,7 @@ def select_best(
 
     Whatever ends the call early, Ctrl-C or an error of `pull`, the exception has the rule as its attribute ``rule``,
     with all pulls made by then: ``error.rule.result()`` is the best answer so far and ``error.rule.run(pull)`` goes on.
+    Where a reward is refused, the good ones that came with it are kept, and that one is asked for again.
 
     Why the default is what it is: mean pulls to the stop with uniform rewards of standard deviation 1, means uniform in
     [0, 1], 15 of 50 arms, epsilon 0.1, delta 0.15 (fresh means in each run), and for Bernoulli rewards at epsilon 0,

@@ -58,7 +58,7 @@ missing : {"raise", "drop", "worst"}, default "raise"
     rewards of its own, so means are those of other draws; races over tables and `BettingRace` drop a row or round for
     all arms. An arm that is silent for its first 100 pulls is named in a warning, and one that is silent for at least
     1,000, and far longer than before, or for its first 5,000, in an error; so is all arms' silence in the first 100 and
-    5,000 pulls together. The error leaves the rule with all rewards told before.""",
+    5,000 pulls together. The error leaves the rule with all rewards that came.""",
     "no rng": """\
 rng : None, int, SeedSequence or Generator, optional
     Source of randomness. The rule itself draws nothing; `run` spawns from it what draws rows of a table.""",
@@ -96,6 +96,7 @@ class Selection(PullsInFlight):
     _ledger: Ledger | None = None       # of the cells of a table that were read
     _drawn: NDArray[np.int64] | None = None     # pulls of each arm among those cells
     _repeated: int = 0          # of these, those of cells that had been read
+    _redrawn: NDArray[np.int64] | None = None   # rows that it draws first, as a request of them failed
     _exact: dict[str, Any] | None = None        # the means of a table that was read to its end
     _missing: str = "raise"
     _endless: ClassVar[bool] = False    # no plan ends the rule: it need not stop where means are equal and epsilon is 0
@@ -241,10 +242,10 @@ class Selection(PullsInFlight):
         return self._ask_pending(n)
 
     def _new_flight(self) -> PullFlight:
-        def stop(pull: Any, max_pulls: int) -> None:
-            self._core.run(as_pulls(pull, self._n_arms, paired=self._paired), max_pulls)
+        def run(pull: Any, max_pulls: int, stop: bool) -> None:
+            self._core.run(as_pulls(pull, self._n_arms, paired=self._paired), max_pulls, stop)
 
-        return PullFlight(self._core, stop, rounds=self._paired)
+        return PullFlight(self._core, run, rounds=self._paired)
 
     def _compiled_race(self) -> Selector:
         return self._core
@@ -324,9 +325,12 @@ class Selection(PullsInFlight):
         TypeError
             If `pull` is a `Source` and `order` is ``"given"``.
         ValueError
-            If a reward is nan or outside the support. The rewards of that one request are dropped, all earlier ones are
-            kept, and a later call goes on. So it is after an exception of `pull` and Ctrl-C; each has the rule as its
-            attribute ``rule``. Also if an arm has had all its rows in the order given: the error names it,
+            If a reward is nan or outside the support. All good rewards are kept, also those that came beside it, and
+            ``error.rule.run(pull)``, with a function that has been mended, goes on: it asks first, and alone, for the
+            pulls that were refused. ``error.rule.pending`` lists them, and `tell` takes them with their arms and pulls,
+            too. So it is after an exception of `pull` and Ctrl-C; each has the rule as its attribute ``rule``. Rewards
+            that may be missing are for `missing`: to go on without those that are refused would say something about
+            other means. Also if an arm has had all its rows in the order given: the error names it,
             and `result` has the answer so far.
 
         Warns
@@ -350,6 +354,9 @@ class Selection(PullsInFlight):
         with their rewards, in 24 to 48 bytes per cell read, where these come from a function. `ResampledPulls` that you
         make yourself are a stream without end. To continue in the order given, make one
         `fastrace.pulls.RecordedPulls`, which remembers the rows it has given, for all calls.
+        Where a request of rows drawn fails, the same rows come first in the next call: others would be draws of a table
+        without the rows that fail. With ``paired=True``, a reward of a stream that is asked for again is of another
+        draw than the rest of its round; the promise holds all the same, as it rests on the mean of each difference.
         """
         return self._go_on(pull, max_pulls, order, rng, progress, _clock.deadline(max_seconds))
 
@@ -357,16 +364,16 @@ class Selection(PullsInFlight):
         self, pull: Any, max_pulls: int | None, order: str, rng: _checks.RngLike, progress: bool, end: float = math.inf
     ) -> SelectionResult:
         """What `run` does, for the callers of users."""
-        if not self.done:
-            self._not_in_flight("run()")
         limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
-        if not self.done:
-            self._flight = None
         limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
         ledger = _ledger_of(source)
+        if not self.done:
+            if ledger is not None or self._flight is None or not self._flight.by_run:
+                self._not_in_flight("run()")
+                self._flight = None
         endless = self._need_not_end() and max_pulls is None and ledger is None
 
         def run(part: int, last: bool) -> bool:
@@ -378,14 +385,36 @@ class Selection(PullsInFlight):
 
         try:
             with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
+                if self._flight is not None and not self.done and self.n_pulls < limit:
+                    self._flight.finish(lambda arms, pulls: source.read(arms, np.full(arms.size, pulls.size)))
+                    self._flight = None
                 late = self._in_parts(run, lambda: int(self._bought().sum()), self._n_arms, limit, end, show, shown,
                                       "pulls" if endless else "")
         except BaseException as error:
             if ledger is not None:
                 ledger.forget(*self._support, self._core.takes_missing)
-            handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self.n_pulls > 0)
+            else:
+                self._keep(error)
+            handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self._paid())
             raise
+        finally:
+            if ledger is not None and isinstance(source, ResampledPulls):
+                rows = source._rows_to_draw(self._core.asking)
+                self._redrawn = rows if rows.size else None
         return self._named(self._as_it_stands("max_seconds" if late else ""), pull, source)
+
+    def _keep(self, error: BaseException) -> None:
+        """Hold the good rewards of a request that an error has refused."""
+        refused = self._core.refused()
+        if refused is None or self._under_way:
+            return
+        arms, counts, rewards = refused
+        flight = self._new_flight()
+        pulls = np.concatenate([np.arange(flight.taken[arm], flight.taken[arm] + count)
+                                for arm, count in zip(arms.tolist(), counts.tolist(), strict=True)])
+        cells = list(zip(pulls.tolist(), np.repeat(arms, counts).tolist(), rewards.tolist(), strict=True))
+        if flight.keep(cells, _checks.silent_arms(error)):
+            self._flight = flight
 
     def _bought(self) -> NDArray[np.int64]:
         """Pulls of each arm that were paid for: those of a table once per cell."""
@@ -474,7 +503,10 @@ class Selection(PullsInFlight):
         if order == "random":
             generator = self._core.rng.spawn(1)[0] if generator is None else generator
             pull = self._known_cells(_source_of(pull, "pull", self._n_arms))
-        return as_pulls(pull, self._n_arms, order=order, rng=generator, paired=self._paired)
+        source = as_pulls(pull, self._n_arms, order=order, rng=generator, paired=self._paired)
+        if self._redrawn is not None and isinstance(source, ResampledPulls) and _ledger_of(source) is not None:
+            source._draw_first(self._redrawn)
+        return source
 
     def _known_cells(self, population: Source) -> Source:
         """The population, with what the rule has read of it."""
@@ -482,7 +514,7 @@ class Selection(PullsInFlight):
             return population
         if self._ledger is None or self._ledger.n_rows != population.n_rows:
             self._ledger = Ledger(self._n_arms, population.n_rows, keeps_rewards(population))
-            self._drawn, self._repeated = np.zeros(self._n_arms, np.int64), 0
+            self._drawn, self._repeated, self._redrawn = np.zeros(self._n_arms, np.int64), 0, None
         self._ledger.over(population)
         return self._ledger
 
@@ -521,8 +553,9 @@ class Selection(PullsInFlight):
                 known["differences"], known["mean"], leader, self._exact["verdict"])
         known |= {"pulls": self._bought(), "n_repeated": self._repeated}
         unused = np.zeros(self._n_arms, np.int64) if self._flight is None else self._flight.unused
+        paid = known["pulls"] + unused + (0 if self._flight is None else self._flight.waiting)
         known["n_unused"] = int(unused.sum())
-        known["cost"] = None if self._cost is None else float((known["pulls"] + unused) @ self._cost)
+        known["cost"] = None if self._cost is None else float(paid @ self._cost)
         return SelectionResult(**known)
 
     def _differences(self, leader: int) -> NDArray[np.float64] | None:
@@ -569,6 +602,10 @@ def _check_table(rule: Selection) -> None:
                 and (drawn <= rule._core._made()).all() and isinstance(rule._repeated, int)
                 and 0 <= rule._repeated <= int(drawn.sum())):
             raise ValueError("its cells of a table cannot be right")
+    rows = rule._redrawn
+    if rows is not None and not (ledger is not None and isinstance(rows, np.ndarray) and rows.dtype == np.int64
+                                 and rows.ndim == 1 and ((0 <= rows) & (rows < ledger.n_rows)).all()):
+        raise ValueError("its rows of a table cannot be right")
     if (exact is not None) != (rule._core.stopped_by == "exact"):
         raise ValueError("its end cannot be right")
     if exact is not None:

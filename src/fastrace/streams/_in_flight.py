@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
-from fastrace._base._pull_flight import PullFlight, PullsInFlight
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastrace._base._pull_flight import Pull, PullFlight, PullsInFlight
 from fastrace.streams._stream_race import StreamRace
 
 
@@ -41,11 +43,27 @@ class RoundsInFlight(PullsInFlight):
 
     _race: StreamRace
 
-    def _new_flight(self) -> PullFlight:
-        if self._race.saved()[1] is not None:
+    def _of_no_table(self) -> None:
+        """Refuse a step that knows no rows."""
+        if self._race.reads_rows:
             raise ValueError("this race reads a table in random order; go on with run(table), which knows the rows "
                              "that are left")
-        return PullFlight(OneByOne(self._race), lambda pull, limit: self._race.pause(), rounds=False, whole=True)
+
+    def _tell_pending(self, rewards: Any, arms: ArrayLike | None, pulls: ArrayLike | None) -> None:
+        self._of_no_table()
+        super()._tell_pending(rewards, arms, pulls)
+
+    def _fly(self) -> PullFlight:
+        self._of_no_table()
+        flight: PullFlight = super()._fly()
+        return flight
+
+    def _new_flight(self) -> PullFlight:
+        def run(pull: Pull, limit: int, stop: bool) -> None:
+            if stop:
+                self._race.pause()
+
+        return PullFlight(OneByOne(self._race), run, rounds=False, whole=True)
 
     def _compiled_race(self) -> StreamRace:
         return self._race

@@ -3,6 +3,7 @@
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 cimport numpy as cnp
 
 from fastrace._base._guard cimport guard_check, guard_check_built, guard_enter, guard_leave, guarded
@@ -40,6 +41,7 @@ cdef class StreamRace(Rounds):
 
     cdef RowOrder order                 # in which the rows of a population are read, or None
     cdef list gaps                      # rounds and arms of missing rewards of the block at hand
+    cdef object rest                    # of the block that the last run refused: see `refused`
 
     # Rewards
 
@@ -103,6 +105,11 @@ cdef class StreamRace(Rounds):
         """The support of the arm at a place."""
         return self.low_of(place), self.high_of(place)
 
+    @property
+    def reads_rows(self):
+        """Whether rounds are rows of a population in random order."""
+        return self.order is not None
+
     def tell(self, block):
         """Take rounds of rewards, a float64 array of shape (k, n_open); return how many were used."""
         return guarded(&self.guard, self, self._tell, (block,))
@@ -114,9 +121,6 @@ cdef class StreamRace(Rounds):
         cdef fr_view view
         if self.status == BY_MAX_PULLS:
             self.status = RUNNING
-        if self.order is not None:
-            raise ValueError(f"this race reads a table of {self.order.n_rows} rows in random order; go on with "
-                             f"run(table), which knows the rows that are left")
         if table.ndim != 2 or table.shape[1] != wide or cnp.PyArray_TYPE(table) != cnp.NPY_FLOAT64 or \
                 not cnp.PyArray_ISBEHAVED_RO(table):
             raise ValueError(f"rewards have shape {np.shape(table)}; (k, {wide}) is needed, a column per arm "
@@ -152,6 +156,7 @@ cdef class StreamRace(Rounds):
             self._finish()
             self._take_state(saved)
             raise
+        self._end_if_all_read()
         self._finish()
         if self.missing == WORST:
             self._count_gaps(used)
@@ -169,6 +174,13 @@ cdef class StreamRace(Rounds):
                 raise
             return n_gone
         return used
+
+    def _end_if_all_read(self):
+        """Compare the means over a population of which every row has been read."""
+        if self.order is not None and self.rounds == self.order.n_rows and self.rounds > 0 \
+                and self.status in (RUNNING, BY_HORIZON):
+            with nogil:
+                self._end_exactly()
 
     cdef int _listen(self, int64_t count, int64_t heard, const double *last, Py_ssize_t stride) except -1:
         """Refuse arms that give no rewards any more, as all rounds would be dropped for ever.
@@ -225,6 +237,7 @@ cdef class StreamRace(Rounds):
             raise ValueError(f"batch is {batch}; at least one round is needed")
         cdef int64_t *rows = NULL
         cdef double *room = NULL
+        cdef double *given = NULL           # as the source gave it, where missing rewards are settled
         cdef double **columns = NULL
         cdef Py_ssize_t *everyone = NULL
         if source.n_arms != self.n_arms:
@@ -234,10 +247,10 @@ cdef class StreamRace(Rounds):
         if self.status != RUNNING:
             return
         self.limit = INT64_MAX if max_pulls is None else max_pulls
-        self.gaps = []
+        self.gaps, self.rest = [], None
         self._begin()
         try:
-            self._set_order(source.n_rows, rng)
+            self._set_order(source.n_rows, rng, self.rounds > 0)
             if self.order is None and type(source) is ArraySource and self.missing == REFUSED:
                 table = source
                 for i in range(self.n_open):
@@ -258,7 +271,10 @@ cdef class StreamRace(Rounds):
             columns = <double **>malloc(self.n_arms * sizeof(double *))
             rows = <int64_t *>malloc(most * sizeof(int64_t))
             everyone = <Py_ssize_t *>malloc(self.n_arms * sizeof(Py_ssize_t))
-            if room == NULL or columns == NULL or rows == NULL or everyone == NULL:
+            if self.missing != REFUSED:
+                given = <double *>malloc(self.n_arms * most * sizeof(double))
+            if room == NULL or columns == NULL or rows == NULL or everyone == NULL or (
+                    given == NULL and self.missing != REFUSED):
                 raise MemoryError()
             for i in range(self.n_arms):
                 everyone[i] = i
@@ -285,6 +301,8 @@ cdef class StreamRace(Rounds):
                         for i in range(count):
                             rows[i] = row_in(self.order, self.rounds + i)
                         source.fill(rows, count, self.arm, n, columns)
+                    if self.missing != REFUSED:
+                        memcpy(given, room, n * most * sizeof(double))
                     kept = count if self.missing == REFUSED else self._settle_missing(columns, n, count, rows)
                     self._rounds(&view, kept, &used)
                 if used < kept and self.status == RUNNING:
@@ -297,6 +315,9 @@ cdef class StreamRace(Rounds):
                         self.n_dropped += rows[used] - used
                         self._count_gaps(rows[used])
                         self._count_silent(rows[used], rows[used - 1] + 1 if used else 0)
+                    if type(source) is not ArraySource:
+                        self.rest = self._rest(room if given == NULL else given, most, n, at,
+                                               used if self.missing != SKIPPED else rows[used], count)
                     raise self._refuse(bad, at, self.order)
                 if self.missing == SKIPPED:
                     taken = count if self.status == RUNNING else rows[used - 1] + 1
@@ -307,19 +328,48 @@ cdef class StreamRace(Rounds):
                     self._count_gaps(used)
             if self.missing == SKIPPED:
                 self._end_at_horizon()
-            if self.order is not None and self.rounds == self.order.n_rows and self.rounds > 0 \
-                    and self.status in (RUNNING, BY_HORIZON):
-                with nogil:
-                    self._end_exactly()
+            self._end_if_all_read()
         finally:
             self.limit = INT64_MAX
             if self.status == BY_MAX_PULLS and not whole:
                 self.status = RUNNING
             free(rows)
+            free(given)
             free(room)
             free(columns)
             free(everyone)
             self._finish()
+
+    cdef _rest(self, const double *given, Py_ssize_t most, Py_ssize_t n, int64_t first, Py_ssize_t start,
+               Py_ssize_t count):
+        """What is left of a block of `count` rounds from the one at `start` on, which is round `first` of the race.
+
+        Rounds, arms, and rewards, those of the first arm first: all that the race still asks for.
+        """
+        cdef Py_ssize_t i, t
+        column = range(n) if self.missing == SKIPPED else [self.column[i] for i in range(self.n_open)]
+        arms = np.arange(n) if self.missing == SKIPPED else self._arm[:self.n_open].copy()
+        rewards = [given[<Py_ssize_t>i * most + t] for i in column for t in range(start, count)]
+        return np.arange(first, first + count - start), arms, np.array(rewards)
+
+    def refused(self):
+        """Rounds, arms and rewards of the rest of a block that the last run refused, those of the first arm first.
+
+        They are said once. None if it was not cut short by a bad reward, or of a table, where nothing was paid for.
+        """
+        rest, self.rest = self.rest, None
+        return rest
+
+    def rows_of(self, rounds):
+        """Rows of a source that these rounds are."""
+        if self.order is None:
+            return rounds
+        self.order.settle(int(np.max(rounds)) + 1)
+        return np.array([row_in(self.order, k) for k in rounds.tolist()], np.int64)
+
+    def go_on_with(self, n_rows, rng):
+        """Refuse another population than that whose rewards are held."""
+        guarded(&self.guard, self, self._set_order, (n_rows, rng, True))
 
     cdef Py_ssize_t _settle_missing(self, double **columns, Py_ssize_t n, Py_ssize_t count,
                                     int64_t *which) except -1 nogil:
@@ -354,9 +404,9 @@ cdef class StreamRace(Rounds):
         self.n_missing += sum(t < used and self.rounds - used + t < end.get(arm, INFINITY) for t, arm in self.gaps)
         self.gaps = []
 
-    def _set_order(self, n_rows, rng):
+    def _set_order(self, n_rows, rng, begun):
         """Read rows as they are given, or, with a generator, in a random order of all `n_rows` of a population."""
-        if self.rounds == 0:
+        if not begun:
             if rng is None:
                 self.order = None
             elif self.order is None or self.order.n_rows != n_rows:

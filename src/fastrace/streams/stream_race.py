@@ -214,6 +214,7 @@ class StreamRace(RoundsInFlight):
                 f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers of shape (k, {n_open}), rounds "
                 f"by arms{'' if self._missing == 'drop' else ' still in the race'}, are needed"
             )
+        self._of_no_table()
         self._not_in_flight("tell() without arms and rounds")
         with _checks.named_arms(names, self._race):
             used = self._race.tell(np.require(np.atleast_2d(block), np.float64, "A"))
@@ -271,10 +272,11 @@ class StreamRace(RoundsInFlight):
         ------
         ValueError
             If the table has no rows, or a reward that would be used is nan or outside `support`. The race has then
-            used all rounds before that one; so it has all completed rounds after an exception of the callable, or
-            Ctrl-C, and may go on: the exception has the race as its attribute ``race``, and ``error.race.run(rewards)``
-            asks for no completed round again. Also if a race that has used rounds is to begin a table in random order,
-            or goes on in another order or with another number of rows.
+            used all rounds before that one, and holds the good rewards that a callable gave for that one and later
+            ones; `pending` lists the bad ones. So it has all completed rounds after an exception of the callable, or
+            Ctrl-C, and may go on: the exception has the race as its attribute ``race``. With a callable that has been
+            mended, ``error.race.run(rewards)`` asks for no good reward again. Also if a race that has
+            used rounds is to begin a table in random order, or goes on in another order or with another number of rows.
 
         Warns
         -----
@@ -294,9 +296,6 @@ class StreamRace(RoundsInFlight):
         limit = _checks.budget(max_pulls, self._race.n_arms, not self.done and self._race.rounds == 0)
         order = _checks.choice(order, "order", ("random", "given"))
         generator, race = _checks.generator(rng), self._race
-        if not self.done:
-            self._not_in_flight("run()")
-            self._flight = self._flight if race.position_now else None
         function = callable(rewards) and not isinstance(rewards, Source) and not hasattr(rewards, "__array__")
         shuffle = generator if order == "random" and not function else None
         if shuffle is not None and self._missing == "drop":
@@ -308,6 +307,12 @@ class StreamRace(RoundsInFlight):
         most = 64 if type(source) is ArraySource else min(batch, 1 << 20)
         if not function and source.n_rows == 0:
             raise ValueError("rewards has 0 rows: nothing tells the arms apart")
+        if not self.done:
+            if self._flight is None or not self._flight.by_run:
+                self._not_in_flight("run()")
+                self._flight = self._flight if race.position_now else None
+            else:
+                race.go_on_with(source.n_rows, shuffle)
         columns = column_names(rewards)
         end = _clock.deadline(max_seconds)
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
@@ -320,16 +325,31 @@ class StreamRace(RoundsInFlight):
                 return bool(race.done or self._n_used() == before)          # the race is at its end, or the rows are
 
             try:
+                if self._flight is not None and not self.done and self._n_used() < last:
+                    self._flight.finish(lambda arms, rounds: source.read(race.rows_of(rounds), arms).T.ravel())
                 late = self._in_parts(go_on, self._n_used, most * race.n_arms, last, end, show, shown,
                                       "rewards" if endless else "")
             except BaseException as error:
+                self._keep(error)
                 handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
-                            function and self._paid())
+                            type(source) is not ArraySource and self._paid())
                 raise
             finally:
                 if self._flight is not None:
                     self._flight.follow()
         return named(self._as_it_stands("max_seconds" if late else ""), columns, source)
+
+    def _keep(self, error: BaseException) -> None:
+        """Hold the good rewards of the rest of a block that an error has refused."""
+        refused = self._race.refused()
+        if refused is None or self._under_way:
+            return
+        rounds, arms, rewards = refused
+        flight = self._new_flight() if self._flight is None else self._flight
+        cells = list(zip(np.tile(rounds, arms.size).tolist(), np.repeat(arms, rounds.size).tolist(), rewards.tolist(),
+                         strict=True))
+        if flight.keep(cells, _checks.silent_arms(error)):
+            self._flight = flight
 
     def _n_used(self) -> int:
         return int(self._race.answer()["pulls"].sum())
@@ -363,6 +383,7 @@ class StreamRace(RoundsInFlight):
         order = np.concatenate([chosen[np.argsort(-centred[chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
         unused = np.zeros(pulls.size, np.int64) if self._flight is None else self._flight.unused
+        paid = pulls + unused + (0 if self._flight is None else self._flight.waiting)
         # Means lie within the support, unless a reward outside it was let in.
         lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))
         upper = answer["upper"] = np.minimum(answer["upper"], np.fmax(mean, self._high))
@@ -393,7 +414,7 @@ class StreamRace(RoundsInFlight):
             delta=self._delta,
             epsilon=self._epsilon,
             names=self._names,
-            cost=None if self._cost is None else float((pulls + unused) @ self._cost),
+            cost=None if self._cost is None else float(paid @ self._cost),
             n_unused=int(unused.sum()),
             warnings=ends.get(answer["stopped_by"], ()) + gone + self._doubts(int(order[0])),
             kind="exact" if self._first_look is None else "asymptotic",
@@ -470,5 +491,6 @@ def _rebuild(
     race._race._set_state(state)
     race._race.restore_order(order)
     if flight is not None:
-        race._fly().restore(flight)
+        race._flight = race._new_flight()
+        race._flight.restore(flight)
     return race
