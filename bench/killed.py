@@ -20,11 +20,12 @@ from benchmarks import paid
 import fastrace as fr
 
 SEED = 0
+INSTANCE, EASY = "one is .005 ahead, sd .1", "steps of .02, sd .2"
 AFTER = 2_000, 10_000, 20_000       # evaluations
 
 
-def table():
-    return paid.scores(SEED, 50_000, *paid.INSTANCES["one is .005 ahead, sd .1"])
+def table(instance):
+    return paid.scores(SEED, 50_000, *paid.INSTANCES[instance])
 
 
 def race(values, journal, heard):
@@ -40,20 +41,20 @@ def race(values, journal, heard):
                                      journal=journal))
 
 
-def child(journal, log):
+def child(journal, log, instance):
     """Write down what is asked for, until the end or the parent's signal."""
     with open(log, "ab", buffering=0) as file:
-        race(table(), journal, lambda arm, row: file.write(b"%d %d\n" % (arm, row)))
+        race(table(instance), journal, lambda arm, row: file.write(b"%d %d\n" % (arm, row)))
 
 
-def killed(after):
+def killed(after, instance=INSTANCE):
     """What an undisturbed race found, what the race found that was killed, and evaluations: asked for before the
     signal, answered in the journal, asked for afterwards, and of those: answered before, asked for before in vain."""
-    values = table()
+    values = table(instance)
     with tempfile.TemporaryDirectory() as folder:
         journal, log = pathlib.Path(folder, "race.jsonl"), pathlib.Path(folder, "asked.txt")
         log.touch()
-        process = subprocess.Popen([sys.executable, __file__, str(journal), str(log)])
+        process = subprocess.Popen([sys.executable, __file__, str(journal), str(log), instance])
         while log.read_bytes().count(b"\n") < after:
             assert process.poll() is None, "the race was over before the signal"
             time.sleep(0.01)
@@ -76,6 +77,11 @@ def same(one, other):
         np.array_equal(getattr(one, name), getattr(other, name)) for name in ("lower", "upper", "pulls"))
 
 
+def quick():
+    whole, found, counts = killed(500, EASY)
+    assert same(whole, found) and not counts["answered before"] and counts["answered"]
+
+
 def main():
     print("| SIGKILL after | answers in the journal | evaluations afterwards | of those, answered before "
           "| of those, asked for before in vain | the same answer |\n|---|---|---|---|---|---|")
@@ -86,7 +92,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
+    if len(sys.argv) == 4:
         child(*sys.argv[1:])
     else:
         main()

@@ -22,7 +22,11 @@ from benchmarks import comparison, in_flight, lucb, paid, permutation, proxies, 
 
 import fastrace as fr
 
-DELTA, PAIRS = 0.05, 40
+DELTA = 0.05
+RUNS = {"common": 20, "pairs": 40, "budgets": 2000, "widths": 10, "portfolio": 5, "stops": 200, "equal arms": 100,
+        "unequal arms": 1000, "peeking": 1000, "tails": 400}
+TIMES = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+OWN = "killed_by_a_signal", "permutations"      # whose scripts have a quick pass of their own
 LINES = {}      # what is measured, by name: yields work, goal, figure, and whether that is within the goal, or None
 
 
@@ -78,7 +82,7 @@ def planned():
 
 @line
 def common():
-    case, runs = stream_racing.SameRows(), 20
+    case, runs = stream_racing.SameRows(), RUNS["common"]
     for gap in (0.02, 0.005):
         rules = "FiniteRace", "differences", "LUCB, paired"
         taken = [np.mean([case.pulls(case.table(gap, 0.8, np.random.default_rng([20201204, k])), rule, k)
@@ -105,21 +109,21 @@ def best_arm():
 
 @line
 def by_pairs():
-    found = [pairs.compared(name, PAIRS) for name in pairs.GOAL]
+    found = [pairs.compared(name, RUNS["pairs"]) for name in pairs.GOAL]
     ratios = [ratio for _, _, ratio, _, _ in found]
     yield ("`LUCB` by pairs over intervals, the five of `pairs.GOAL`", ".75 on three of them",
-           f"{listed(ratios)}; {sum(wrong[1] for *_, wrong in found):.0f} wrong of {5 * PAIRS}",
+           f"{listed(ratios)}; {sum(wrong[1] for *_, wrong in found):.0f} wrong of {5 * RUNS['pairs']}",
            sum(ratio <= 0.75 for ratio in ratios) >= 3)
-    ratios = [pairs.compared(name, PAIRS)[2] for name in pairs.TWENTY]
+    ratios = [pairs.compared(name, RUNS["pairs"])[2] for name in pairs.TWENTY]
     yield ("the same, twenty others, chosen before", "1.05 on each", f"{min(ratios):.2f} to {max(ratios):.2f}",
            max(ratios) <= 1.05)
-    mean = pairs.compared("10, sd .05, gap .1", PAIRS)[1]
+    mean = pairs.compared("10, sd .05, gap .1", RUNS["pairs"])[1]
     yield "`LUCB`, low variance: 10 arms, sd .05, gap .1", "1,000 pulls", f"{mean:,.0f}", mean <= 1000
 
 
 @line
 def budgets():
-    trials = 2000
+    trials = RUNS["budgets"]
     made = [fixed_budgets.missed(name, share, trials)[1] for name in fixed_budgets.INSTANCES
             for share in fixed_budgets.SHARES]
     ours, by_kl, _, halving = np.transpose(made)
@@ -142,24 +146,23 @@ def unbounded():
 
 @line
 def intervals():
-    times = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
     laws = list(sequences.LAWS)
     ratio = {}
     for law in laws:
-        width = {kind: sequences.widths(kind, law, times, 10) for kind in sequences.kinds(law)}
+        width = {kind: sequences.widths(kind, law, TIMES, RUNS["widths"]) for kind in sequences.kinds(law)}
         ratio[law] = width.pop("universal") / np.min(list(width.values()), axis=0)
     for what, some in (("beta(100, 300), beta(10, 30) and uniform", laws[:3]), ("three laws more", laws[3:])):
         worst = max(some, key=lambda law: ratio[law].max())
         yield (f"`universal` over the narrowest other kind, 15 times from 2 to 100,000: {what}", "1.03",
-               f"at most {ratio[worst].max():.2f}, {worst} at {times[ratio[worst].argmax()]:,}; above 1.03 at "
-               f"{sum((ratio[law] > 1.03).sum() for law in some)} of {15 * len(some)}",
+               f"at most {ratio[worst].max():.2f}, {worst} at {TIMES[ratio[worst].argmax()]:,}; above 1.03 at "
+               f"{sum((ratio[law] > 1.03).sum() for law in some)} of {len(TIMES) * len(some)}",
                max(ratio[law].max() for law in some) <= 1.03)
     times = (10, 30, 100, 300)
     for law in laws[:3]:
         whole = np.median([sequences.portfolio_width(sequences.LAWS[law](np.random.default_rng(child), times[-1]),
                                                      -math.log(DELTA), times)
-                           for child in np.random.SeedSequence(20080705).spawn(5)], axis=0)
-        found = sequences.widths("universal", law, times, 5) / whole
+                           for child in np.random.SeedSequence(20080705).spawn(RUNS["portfolio"])], axis=0)
+        found = sequences.widths("universal", law, times, RUNS["portfolio"]) / whole
         yield (f"`universal` over a Beta(1/2, 1/2) portfolio at t = 10, 30, 100, 300: {law}", "1.03", listed(found),
                found.max() <= 1.03)
 
@@ -182,7 +185,7 @@ def speed():
 @line
 def stops():
     case = sequences.Samples()
-    case.runs, case.delta = 200, DELTA
+    case.runs, case.delta = RUNS["stops"], DELTA
     case.setup("beta(10, 30)")
     ours, before = case.track_target_odds_stop(None), case.track_target_eb_stop(None)
     yield ("rewards to a relative accuracy of .1, beta(10, 30): `TargetOddsStop`", "110, `TargetEBStop` taking 156",
@@ -194,20 +197,26 @@ def events():
     for kind in comparison.SUPPORT:
         took = comparison.seconds("time_observe_many", kind)
         yield (f"A/B of four unequal arms, 400,000 events, {kind}", ".2 CPU s", f"{took:.2f}", took <= 0.2)
-    wrong, _ = comparison.errors()
+    wrong, _ = comparison.errors(RUNS["equal arms"])
     for kind in comparison.SUPPORT:
         yield (f"four equal arms, any called different at any look, {kind}, beside z-tests at 30 looks", ".05",
                f"{wrong[kind]:.2f} of 100 experiments; z-tests {wrong['z-tests']:.2f}", wrong[kind] <= DELTA)
+    by_z = comparison.missed_by_z(RUNS["unequal arms"])
+    for kind, promised in (("exact", DELTA), ("asymptotic", 1.2 * DELTA)):
+        rate, looks = comparison.missed(kind, RUNS["unequal arms"])
+        yield (f"four unequal arms, any of six differences missed at any look, {kind}, beside z at 30 looks",
+               f"{promised:.2f}".lstrip("0") + " (1.2 delta)" * (kind != "exact"),
+               f"{rate:.3f} of {RUNS['unequal arms']:,} experiments, {looks} looks; by z {by_z:.3f}", rate <= promised)
 
 
 @line
 def peeking():
     light = "normal", "uniform", "Student's t, 5 df", "gamma 4 (timings)", "exponential", "Bernoulli(0.1)"
-    missed = [sequences.peeked(law, (200,), 1000)[0] for law in light]
+    missed = [sequences.peeked(law, (200,), RUNS["peeking"])[0] for law in light]
     yield ("asymptotic intervals, missed at any look from the start on, six light tails", ".06 (1.2 delta)",
            f"{min(missed):.3f} to {max(missed):.3f}", max(missed) <= 1.2 * DELTA)
     for law in ("Bernoulli(0.02)", "Bernoulli(0.005)", "0.5 % buyers, sd 1"):
-        (_, wrong, silent), _ = heavy_tails.intervals_missed(heavy_tails.sequence, law, 400, 10_100)
+        (_, wrong, silent), _ = heavy_tails.intervals_missed(heavy_tails.sequence, law, RUNS["tails"], 10_100)
         yield (f"the same, {law}, and without a warning", ".06 without a warning", f"{wrong:.3f}, without {silent:.3f}",
                silent <= 1.2 * DELTA)
 
@@ -249,6 +258,20 @@ def permutations():
         share, differ = case.track_share_of_permutations(shift), case.track_decisions_that_differ(shift)
         yield (f"1000 hypotheses, 50 of them shifted by {shift}", "5 % of them",
                f"{100 * share:.2f} %; {differ} other decisions", share <= 0.05)
+
+
+def quick():
+    """Each line at its smallest size, but for those in `OWN`."""
+    RUNS.update(dict.fromkeys(RUNS, 1), peeking=100)
+    globals()["TIMES"] = (2, 5, 10, 20)
+    paid.SEEDS = paid.SLOW_SEEDS = proxies.SEEDS = in_flight.Planned.races = lucb.NormalDistance.runs = 1
+    common_rounds.RUNS = dict.fromkeys(common_rounds.RUNS, 1)
+    for name, measure in LINES.items():
+        if name not in OWN:
+            start = time.perf_counter()
+            found = list(measure())
+            assert found and all(len(told) == 4 and told[3] in (None, True, False) for told in found)
+            print(f"paid_and_streams.{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 def main():

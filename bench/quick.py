@@ -1,14 +1,19 @@
 """Run each benchmark once, with the first value of each parameter: do they run at all?
 
-python bench/quick.py [MODULE ...] prints the seconds each class took. For figures, use asv.
+python bench/quick.py [MODULE ...] prints the seconds each class took, and each script beside this file that has a
+function `quick`: the same at its smallest size, with what must hold whatever the figures are. For figures, use asv and
+the scripts.
 """
 
 import importlib
+import pathlib
 import pkgutil
 import sys
 import time
 
 import benchmarks
+
+SCRIPTS = "killed", "fixed_budgets", "permutation_figure", "recorded_evaluations", "paid_and_streams"
 
 
 def run(cls):
@@ -39,6 +44,12 @@ def main():
                 start = time.perf_counter()
                 run(cls)
                 print(f"{found.name}.{cls.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))       # `papers`, which has the data sets
+    for name in SCRIPTS:
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            start = time.perf_counter()
+            importlib.import_module(name).quick()
+            print(f"{name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

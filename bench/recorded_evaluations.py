@@ -17,6 +17,7 @@ import argparse
 import math
 import os
 import pathlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -75,9 +76,10 @@ def cache() -> pathlib.Path:
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fastrace"
 
 
-def recorded(folder: pathlib.Path, data: pathlib.Path | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+def recorded(folder: pathlib.Path, data: pathlib.Path | None = None, chosen: tuple[str, ...] = ()
+             ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Whether each answer is right, of shape (n_rows, n_learners), and the names; trained where they are missing."""
-    made = learners()
+    made = {name: learner for name, learner in learners().items() if not chosen or name in chosen}
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, np.ndarray] = {}
     rows: Any = None
@@ -314,6 +316,24 @@ def carried_over(first: list[dict[str, Any]], table: np.ndarray, seed: int, runs
         budget = next(int(line["evaluations"]) for line in first if line["rule"] == name)
         wrong = sum(SPENDING[name](table, budget, np.random.default_rng([seed, k])) != best for k in range(runs))
         yield f"{name}, {budget:,} evaluations as for the first question: {wrong} of {runs} wrong on the second"
+
+
+def quick() -> None:
+    """Each rule once on a small table of answers drawn at random; two learners are trained where Covertype is there."""
+    rng = np.random.default_rng(SEED)
+    table = (rng.random((2000, 1)) < [0.9, 0.7, 0.6, 0.5]).astype(float)
+    table = np.where(rng.random(table.shape) < 0.2, rng.integers(0, 2, table.shape), table)
+    lines = list(compared(table, SEED, 2))
+    assert [line["rule"] for line in lines] == [*STOPPING, *SPENDING]
+    assert all(line["right"] == "2 of 2" for line in lines if line["rule"] in ("race (of a function)", "BettingRace"))
+    assert len(list(carried_over(lines, table[:, 1:], SEED, 2))) == 2
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            right, names = recorded(pathlib.Path(folder), None, ("naive Bayes", "LDA"))
+        except FileNotFoundError as error:
+            print(f"recorded_evaluations: nothing is trained: {error}")
+        else:
+            assert right.shape == (ASKED, 2) and right.mean() > 0.4 and len(names) == 2
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Comparisons of observed streams: 400,000 events of four unequal arms, beside z-tests at 30 looks.
 
-`python bench/benchmarks/comparison.py` prints how often either is wrong when the arms are equal, and widths.
+`python bench/benchmarks/comparison.py` prints how often either is wrong, of equal and of unequal arms, and widths.
 """
 
 import time
@@ -10,8 +10,9 @@ from scipy import stats
 
 import fastrace as fr
 
-SHARES = (0.7, 0.1, 0.1, 0.1)
+SHARES, DELTA = (0.7, 0.1, 0.1, 0.1), 0.05
 SUPPORT = {"exact": (0.0, 1.0), "asymptotic": None}
+UNEQUAL = (0.1, 0.1, 0.105, 0.11)
 
 
 def events(n, rates, seed=20240701):
@@ -46,7 +47,7 @@ class Events:
     param_names = ["kind"]
 
     def setup(self, kind):
-        self.arms, self.x = events(400_000, (0.1, 0.1, 0.105, 0.11))
+        self.arms, self.x = events(400_000, UNEQUAL)
         self.labels = np.array(list("abcd"))[self.arms]
 
     def time_observe_many(self, kind):
@@ -79,6 +80,34 @@ def errors(runs=100, n=20_000):
     return {kind: count / runs for kind, count in wrong.items()}, width
 
 
+def missed(kind, runs=1000, n=20_000, rates=UNEQUAL):
+    """Share of experiments in which any of the six differences is outside its interval at any look; and the looks."""
+    true = np.array(rates)
+    wrong = 0
+    for seed in range(runs):
+        test = fr.Comparison(4, support=SUPPORT[kind])
+        test.observe_many(*events(n, rates, [20240701, seed]))
+        past, (first, second) = test.history, test.result().pairs.T
+        apart = true[first] - true[second]
+        wrong += bool(((past["difference_lower"] > apart + 1e-12) | (past["difference_upper"] < apart - 1e-12)).any())
+    return wrong / runs, len(past["n_read"])
+
+
+def missed_by_z(runs=1000, n=20_000, rates=UNEQUAL, looks=30):
+    """The same of intervals by z with Bonferroni's correction, as one looks by hand."""
+    true, wrong, z = np.array(rates), 0, stats.norm.isf(DELTA / (2 * 6))
+    for seed in range(runs):
+        arms, x = events(n, rates, [20240701, seed])
+        for look in np.arange(1, looks + 1) * (n // looks):
+            parts = [x[:look][arms[:look] == k] for k in range(4)]
+            away = np.array([part.mean() for part in parts]) - true
+            error = np.array([part.var() / part.size for part in parts])
+            if (np.abs(away[:, None] - away) > z * np.sqrt(error[:, None] + error)).any():
+                wrong += 1
+                break
+    return wrong / runs
+
+
 def seconds(method, kind):
     """CPU seconds of a method of `Events`, the least of five."""
     case, took = Events(), []
@@ -98,6 +127,10 @@ def main():
         took = (seconds(f"time_observe_many{how}", kind) for how in ("", "_by_names", "_all_pairs"))
         print(f"{kind:12}{wrong[kind]:18.2f}{width[kind]:8.3f}" + "{:8.2f}{:10.2f}{:11.2f}".format(*took), flush=True)
     print(f"{'z-tests':12}{wrong['z-tests']:18.2f}{width['z-tests']:8.3f}{by_z:8.2f}")
+    for kind in SUPPORT:
+        rate, looks = missed(kind)
+        print(f"four unequal arms, {kind}: any difference missed in {rate:.3f}, {looks} looks", flush=True)
+    print(f"the same by z: {missed_by_z():.3f} at 30 looks")
 
 
 if __name__ == "__main__":
