@@ -212,6 +212,8 @@ def test_an_offset_far_from_its_outcomes_is_warned_of():
     lambda model: mcmc.sample(mcmc.RacingMetropolis(model), n_draws=5, n_chains=1, rng=1),
     lambda model: mcmc.laplace(model, 50, rng=1),
     lambda model: mcmc.sample(mcmc.Metropolis(model, proposal="independent", batch=4), n_draws=5, n_chains=1, rng=1),
+    lambda model: mcmc.sample(mcmc.PoissonMinibatchMetropolis(model, proposal="independent", batch=4), n_draws=5,
+                              n_chains=1, rng=1),
 ])
 def test_an_error_of_a_log_prior_says_where_it_came_from(use):
     """It comes through as it is, with a note."""

@@ -26,13 +26,16 @@ def test_threads_make_the_chains_that_one_thread_makes():
         assert not np.array_equal(a.draws[0], a.draws[1])
 
 
-@pytest.mark.parametrize("name", [*KERNELS, "frames", "slice", "race-slice"])
+@pytest.mark.parametrize("name", [*KERNELS, "frames", "shared", "slice", "race-slice"])
 def test_every_kernel_goes_on_bit_for_bit_and_in_threads_as_in_turn(name, tmp_path):
     def frames(model):
         return mcmc.Metropolis(model, proposal="independent", batch=32, walk_share=0.01, frames=True)
 
+    def shared(model):
+        return mcmc.PoissonMinibatchMetropolis(model, proposal="independent", batch=32, walk_share=0.05)
+
     model = mcmc.GLM(*logistic(400, 3, 7), prior_sd=10.0)
-    make = {**KERNELS, "frames": frames, "slice": mcmc.Slice, "race-slice": mcmc.RacingSlice}[name]
+    make = {**KERNELS, "frames": frames, "shared": shared, "slice": mcmc.Slice, "race-slice": mcmc.RacingSlice}[name]
     options = {"size": 0.05} if name == "tuna" else {}
     kernel = make(model, **options)
     whole = mcmc.sample(kernel, n_draws=90, n_chains=2, n_tune=60, rng=5, threads=1)

@@ -273,6 +273,42 @@ def frames(log_posterior, center, factor, v, rng, n, *, n_points, walk, walk_sha
     return np.array(out[:n])
 
 
+def shared_minibatches(residuals, bounds, log_prior, middle, factor, lean, v, rng, n, *, batch, walk, walk_share):
+    """Batches of proposals from a normal density, and walks, decided by rows that the whole batch shares.
+
+    Row i is drawn Poisson(b_i + r_i) times at the state; given that, the law of v is that of proposals times
+    exp(-lean . v) times the prior's rest times (1 + r_i / b_i) for each row drawn. `residuals(theta)` are all r_i.
+    """
+    out, d, total = [], len(v), sum(bounds)
+
+    def cut(theta, i):
+        return min(1.0, max(-1.0, residuals(theta)[i] / bounds[i]))
+
+    while len(out) < n:
+        walks, noise = [rng.random() < walk_share for _ in range(batch)], rng.standard_normal((batch, d))
+        log_u = [-rng.standard_exponential() for _ in range(batch)]
+        rows, here = [], middle + factor @ v
+        for place in sorted(rng.random() for _ in range(rng.poisson(2.0 * total))):
+            sums, i = bounds[0], 0
+            while sums <= place * total:
+                i += 1
+                sums += bounds[i]
+            rows.append(i)
+        rows = [i for i, u in zip(rows, [rng.random() for _ in rows], strict=True) if 2.0 * u < 1.0 + cut(here, i)]
+
+        def log_w(v, rows=rows):
+            theta = middle + factor @ v
+            factors = [1.0 + cut(theta, i) for i in rows]
+            return sum(math.log(x) if x > 0.0 else -math.inf for x in factors) - lean @ v + log_prior(theta)
+
+        for k in range(batch):
+            new = v + walk * noise[k] if walks[k] else noise[k]
+            level = log_u[k] + (0.5 * (new @ new - v @ v) if walks[k] else 0.0)
+            v = new if level < log_w(new) - log_w(v) else v
+            out.append(middle + factor @ v)
+    return np.array(out[:n])
+
+
 def student_t(model, z, rng, n, *, degrees, shift, scale, walk, walk_share, decide):
     """Draws from a Student-t density in the reference's coordinates, and a share of walks, all decided at once.
 

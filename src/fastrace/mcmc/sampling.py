@@ -72,10 +72,11 @@ def sample(
     kernel : Kernel, Model or MixtureOf
         Such as `RacingMetropolis`. A model gets a kernel: `SurrogateMetropolis` where its prior has hyperparameters,
         also for a hierarchy in PyMC that `from_pymc` recognises; else of that, `PoissonMinibatchMetropolis`,
-        `RacingMetropolis` and, from 100 parameters on, a `Metropolis` in batches the one that needs the least work for
-        an independent draw in a short pilot, always from one seed. Races are left aside where an exact kernel reads
-        600 rows a step or less. ``Trace.kernel`` says which, and ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets
-        `SurrogateGibbs`.
+        `RacingMetropolis`, from 64 parameters on a `PoissonMinibatchMetropolis` in batches and from 100 on a
+        `Metropolis` in batches, the one that needs the least work for an independent draw in a short pilot, always from
+        one seed. Races are left aside where an exact kernel reads 600 rows a step or less; from 100 parameters on, all
+        others are where shared minibatches move well and those of one step would be larger. ``Trace.kernel`` says
+        which, and ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
     init : array_like, sequence of array_like, dict, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastrace._base._progress import stage
 from fastrace._base._words import counted
 from fastrace.mcmc._convergence import each_effective_size
-from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
+from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, usual_rows
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
@@ -37,7 +37,10 @@ IN_PYTHON = 2.5  # times as much: a log prior that each step calls
 IN_PASSES = 1.0 / 5.0  # of that work for a row where each step reads all in their order, without a draw or a bound
 LITTLE = 600.0  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
-MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which takes a pass of its own
+MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which reads rows for itself alone
+SOME, TOGETHER = 64, 256  # parameters from which on steps may share a minibatch; how many steps do
+MUCH = 0.25  # of an independent draw a step: where such steps are, no other kernel is tried for `MANY` parameters
+SHARES = 0.5 / PER_STEP  # independent draws for the work of a row, from which on they need not
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
@@ -63,6 +66,14 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     missed: list[tuple[RowKernel, str]] = []
     exact = math.inf  # rows a step of the kernel without errors that reads fewest
     reference: Reference | None = None  # of minibatches and of races
+    if model.dim >= MANY and not mapped and not getattr(model, "factors", ()):
+        together = _shared(model, None)
+        if together is not None:
+            tried, reference = [together], together.kernel.reference
+            together.confirm(0.0)
+            rows = usual_rows(together.kernel._innermost, model.dim)
+            if together.share >= MUCH and rows > LITTLE:
+                return together.kernel, together.words + f"; one step alone would read about {rows:.2g} rows"
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         if make is RacingMetropolis and exact <= LITTLE:
             continue
@@ -86,6 +97,9 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                 break  # nor will races have one
             continue
         tried.append(pilot)
+    if SOME <= model.dim < MANY and all(pilot.worth < SHARES for pilot in tried):
+        together = _shared(model, reference)
+        tried += [] if together is None else [together]
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
     if model.dim >= MANY and all(pilot.worth < cheapest for pilot in tried):
         stage("setting up Metropolis in batches")
@@ -103,12 +117,24 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     return best.kernel, best.words + (f"; {others}" if others else "")
 
 
+def _shared(model: Model, reference: Reference | None) -> _Pilot | None:
+    """A pilot of steps that share minibatches; None without a mode, or where bounds for batches are none or fail."""
+    stage("setting up PoissonMinibatchMetropolis in batches")
+    with contextlib.suppress(ValueError):
+        kernel = PoissonMinibatchMetropolis(
+            model, proposal="independent", batch=TOGETHER, walk_share=WALKS,
+            control_variate="auto" if reference is None else reference)
+        pilot = _Pilot(kernel)
+        return None if kernel._beyond(pilot.draws) else pilot
+    return None
+
+
 class _Pilot:
     """A short run of a kernel: how much of an independent draw a step is, and the rows that it reads."""
 
     def __init__(self, kernel: RowKernel) -> None:
         self.kernel, self.batched = kernel, getattr(kernel, "batch", 1) > 1
-        self.confirmed = self.batched  # whose passes are dear, and much alike
+        self.confirmed = isinstance(kernel, Metropolis) and self.batched  # whose passes are dear, and much alike
         self._rng, self._read, self._n = np.random.default_rng(PILOT_SEED), 0.0, 0
         stage("a short pilot of it")
         with warnings.catch_warnings():
@@ -116,8 +142,12 @@ class _Pilot:
             self._state, _ = kernel.run(self._rng, kernel.init(None, self._rng), TUNING, tune=True)
         self._draws = [kernel._recorded(self._state.position[None])]
         self._go_on(STEPS)
-        draws = np.concatenate(self._draws)
+        draws = self.draws
         self.share = min(_share(draws), _share(np.square(draws - draws.mean(axis=0))))
+
+    @property
+    def draws(self) -> Array:
+        return np.concatenate(self._draws)
 
     def _go_on(self, n: int) -> None:
         with warnings.catch_warnings():
@@ -134,7 +164,7 @@ class _Pilot:
         most = min(MOST_WORK, CONFIRMED * self.share / ahead if ahead else math.inf)
         while self._n < CONFIRMED and self._n * self.work < most:
             self._go_on(STEPS)
-        draws = np.concatenate(self._draws)
+        draws = self.draws
         sizes = [each_effective_size(x[None]) for x in (draws, np.square(draws - draws.mean(axis=0)))]
         still = np.ptp(draws, axis=0) == 0.0  # of which all are called effective
         self.share = min(self.share, *(_slowest(np.where(still, 0.0, size / len(draws))) for size in sizes))

@@ -39,6 +39,7 @@ STAGE_SEED = 20160619  # of that pilot, so that the density depends on the model
 PILOT_STEPS, PILOT_PASSES = 100, 100  # between two looks at what a stage has read, and what it may read, in rows
 DEGREES = (4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)  # of freedom that are tried
 LOSS = 0.1  # of mean log density that is worth giving for fewer degrees, that is for longer tails
+FARTHEST = 2.0  # standard deviations that proposals of a batch are moved from the reference: third order ends there
 
 Propose = Callable[[np.random.Generator, NDArray[np.float64]], tuple[ArrayLike, float]]
 
@@ -73,6 +74,8 @@ class Tails:
 class RowMetropolis(RowKernel):
     """Base of the Metropolis-Hastings kernels; see `RacingMetropolis` for the parameters they share."""
 
+    batch = 1  # steps that share a reading of rows; of kernels saved before there were batches too
+    lean: Any = 0.0  # center of the proposals of a batch, whitened
     _tails: Tails | None = None
     _computed = ("_tails",)  # attributes that do not change the draws
 
@@ -103,6 +106,21 @@ class RowMetropolis(RowKernel):
                 f"no derivatives to find one: give them, or use 'random-walk' or a function (rng, theta)"
             )
         self.delayed = _checks.flag(delayed, "delayed")
+
+    def _take_batch(self, batch: int, why: str) -> None:
+        """Check the number of steps that share a reading of rows, and find the center of their proposals."""
+        self.batch = _checks.integer(batch, "batch", 1, why)
+        if self.batch == 1:
+            return
+        if self.proposal != "independent" or not self.controlled:
+            raise ValueError(f"batch is {batch} and proposal {self.proposal!r}; only proposals that do not depend on "
+                             f"the state share rows: proposal='independent', with a control variate")
+        if self.model._arms(self.batch + 2)[0].n_arms < self.batch + 2:
+            raise ValueError(f"batch is {batch}, and {self.model!r} evaluates its terms at two points at a time; a GLM "
+                             f"or Softmax model takes batches")
+        assert self.reference is not None
+        lean = self.model._lean(self.reference)
+        self.lean = lean * min(1.0, FARTHEST / max(float(np.linalg.norm(lean)), 1e-300))
 
     @property
     def _learns_covariance(self) -> bool:

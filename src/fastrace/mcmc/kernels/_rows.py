@@ -454,7 +454,12 @@ def worth_thinning(weights: NDArray[np.float64], seen: int) -> bool:
     Of `seen` coordinates a step of length 1 has about the share 1 / sqrt(seen) along a row. With 10 of them, rows kept
     at 16 times the rate of what they can change are nearly all: a step took 1.13 times as long. With 80, a tenth.
     """
-    return seen >= SEEN and math.fsum(weights) * seen**1.5 / 3.0 >= USUAL
+    return seen >= SEEN and usual_rows(weights, seen) >= USUAL
+
+
+def usual_rows(weights: NDArray[np.float64], seen: int) -> float:
+    """Rows of a minibatch by these weights, for a move between two draws of `seen` coordinates."""
+    return math.fsum(weights) * seen**1.5 / 3.0
 
 
 def checked_share(full_pass_at: float) -> float:

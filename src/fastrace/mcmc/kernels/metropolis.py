@@ -19,7 +19,6 @@ from fastrace.mcmc.protocol import Steps, from_flags, keep_partial
 from fastrace.sources import Source
 
 ACCEPTED, FULL_PASS = 1, 2  # flags of a step
-FARTHEST = 2.0  # standard deviations that proposals of a batch are moved from the reference: third order ends there
 
 
 class Metropolis(RowMetropolis):
@@ -102,10 +101,8 @@ class Metropolis(RowMetropolis):
     True
     """
 
-    batch = 1  # of kernels saved before there were batches
     mirror = True  # of those saved before there were batches of single proposals
     frames = False  # of those saved before there were frames
-    lean: Any = 0.0  # center of the proposals of a batch, whitened
 
     def __init__(
         self,
@@ -123,23 +120,12 @@ class Metropolis(RowMetropolis):
     ) -> None:
         super().__init__(model, proposal=proposal, size=size, walk_share=walk_share, covariance=covariance,
                          control_variate=control_variate, delayed=delayed)
-        self.batch = _checks.integer(batch, "batch", 1, "a pass takes the sums of at least the next proposal")
+        self._take_batch(batch, "a pass takes the sums of at least the next proposal")
         self.mirror = _checks.flag(mirror, "mirror")
         self.frames = _checks.flag(frames, "frames")
         if self.frames and self._n_points < 2:
             raise ValueError(f"batch is {batch} and mirror {self.mirror}; frames need at least two points, each with "
                              f"its mirror image if there is one: batch={2 * self._width}")
-        if self.batch == 1:
-            return
-        if self.proposal != "independent" or not self.controlled:
-            raise ValueError(f"batch is {batch} and proposal {self.proposal!r}; only proposals that do not depend on "
-                             f"the state share a pass: proposal='independent', with a control variate")
-        if self.model._arms(self.batch + 2)[0].n_arms < self.batch + 2:
-            raise ValueError(f"batch is {batch}, and {model!r} evaluates its terms at two points at a time; a GLM or "
-                             f"Softmax model takes batches")
-        assert self.reference is not None
-        lean = self.model._lean(self.reference)
-        self.lean = lean * min(1.0, FARTHEST / max(float(np.linalg.norm(lean)), 1e-300))
 
     def describe(self) -> dict[str, Any]:
         own = super().describe() | ({"batch": self.batch, "mirror": self.mirror} if self.batch > 1 else {})

@@ -22,7 +22,7 @@ from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
-from fastrace.mcmc.models.base import Reference, _CompiledModel, quotients
+from fastrace.mcmc.models.base import Reference, _CompiledModel, normal_reach, quotients
 
 __all__ = ["GLMRows", "expanded", "mixed_weights"]
 
@@ -339,6 +339,13 @@ class GLMRows(_CompiledModel):
         times = self._glm.term_weights
         weights = cubic_bends(self._glm, lambda: self._predictors(hat), radius * lengths) * lengths**3
         return weights if times is None else weights * times
+
+    def _likely_bounds(self, reference: Reference, middle: Array, delta: float) -> Array | None:
+        if self.learns_scale:
+            return None
+        reach = normal_reach(delta, self.n_rows) * self._lengths(reference.factor)
+        reach += np.abs(self._movements(middle - reference.theta_hat))
+        return self._weights_within(reference.theta_hat, reach, 1.0) / 6.0
 
     def _piece_weights(self, hat: Array, pieces: Pieces) -> tuple[Array, float]:
         """Weights of `Pieces` with which a row's bound is a sum over the pieces it sees; `rounding` as `_bounds`."""

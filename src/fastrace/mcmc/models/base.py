@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
@@ -514,6 +515,14 @@ class Model:
         """
         return None
 
+    def _likely_bounds(self, reference: Reference, middle: Array, delta: float) -> Array | None:
+        """Bounds on what the expansion leaves of each row's term; None where there are none.
+
+        At a draw from the normal density about `middle` with the reference's factor, all of them hold with probability
+        ``1 - delta`` at least.
+        """
+        return None
+
     @contextlib.contextmanager
     def _keeping(self) -> Iterator[None]:
         """What a pass over the rows about a point has found is kept as long as a kernel is made, where it may serve."""
@@ -570,6 +579,11 @@ class _CompiledModel(Model):
 
     def _arms(self, count: int) -> tuple[TermSource, Array]:
         raise NotImplementedError
+
+
+def normal_reach(delta: float, count: int) -> float:
+    """Size that all of `count` standard normal variates stay within, with probability ``1 - delta`` at least."""
+    return -float(ndtri(0.5 * delta / count))
 
 
 def quotients(above: ArrayLike, below: ArrayLike) -> NDArray[np.float32]:

@@ -33,7 +33,7 @@ from fastrace.mcmc.models._joint import Effects, Layout, check_group_names, layo
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
 from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._variables import softmax_variables
-from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel, quotients
+from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel, normal_reach, quotients
 from fastrace.mcmc.models.priors import HalfNormal, Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
@@ -480,6 +480,18 @@ class Softmax(_CompiledModel):
     def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
         weights = reference.weights
         return None if weights is None else quotients(self._times_weights(np.full(self.n_rows, THIRD)), weights)
+
+    def _likely_bounds(self, reference: Reference, middle: Array, delta: float) -> Array | None:
+        """By how far each two of a row's predictors move apart."""
+        table, reach = self._data.rows.X, np.zeros(self.n_rows)
+        step = (middle - reference.theta_hat).reshape(self.n_classes - 1, self.n_columns)
+        pairs = list(combinations(range(self.n_classes), 2))
+        far, ways = normal_reach(delta, self.n_rows * len(pairs)), np.vstack([np.zeros(self.n_columns), step])
+        for j, k in pairs:
+            apart = far * lengths_apart(table, reference.factor, j, k)
+            apart += np.concatenate([np.abs(x @ (ways[k] - ways[j])) for _, x in chunks(table)])
+            np.maximum(reach, apart, out=reach)
+        return self._times_weights(THIRD * reach**3) / 6.0
 
     def _rounding(self, hat: Array) -> float:
         largest = max(float(self._times_weights(np.abs(eta).max(axis=1), part).max())
