@@ -71,8 +71,8 @@ def pointwise(model: Model, draws: Array) -> Array:
 def expanded_log_posterior(model: Model, draws: Array) -> Array | None:
     """Log-posterior at draws of shape (n_chains, n_draws, dim), in the coordinates in which chains move.
 
-    The log-likelihood is its second-order expansion at the mean of the draws. None where the model's derivatives are
-    not compiled, or that expansion is not good enough.
+    The log-likelihood is its second-order expansion at the mean of the draws. None where the model has no derivatives,
+    or they are neither compiled nor those of a PyMC model, or that expansion is not good enough.
 
     Warns
     -----
@@ -81,15 +81,20 @@ def expanded_log_posterior(model: Model, draws: Array) -> Array | None:
     """
     model = model.model if isinstance(model, Binned) else model
     points = draws.reshape(-1, draws.shape[2])
-    if not isinstance(model, _CompiledModel) or len(points) < 2:
+    form, seen = model, points[:, : model.n_seen]
+    if hasattr(model, "_seen_of"):  # a PyMC model, whose rows may see a map of its parameters
+        form, seen = model._seen_of(points)
+    elif not isinstance(model, _CompiledModel):
         return None
-    seen = points[:, : model.n_seen]
+    if form is None or len(points) < 2:
+        return None
     middle = seen.mean(axis=0)
-    value, slope, curvature = expansion_of(model, middle)
+    value, slope, curvature = form.expanded(middle) if hasattr(form, "expanded") else expansion_of(form, middle)
     steps = seen - middle
-    out = value + steps @ slope - 0.5 * np.array([step @ curvature.times(step) for step in steps])
+    bent = -steps @ curvature if isinstance(curvature, np.ndarray) else [curvature.times(step) for step in steps]
+    out = value + steps @ slope - 0.5 * (steps * np.asarray(bent)).sum(axis=1)
     some = np.unique(np.linspace(0, len(points) - 1, _COMPARED).astype(np.intp))
-    off = float(np.std(model._log_likelihoods(np.ascontiguousarray(seen[some])) - out[some]))
+    off = float(np.std(model._log_likelihoods(np.ascontiguousarray(points[some, : model.n_seen])) - out[some]))
     if not off <= _OFF:
         warnings.warn(f"sample_stats has no lp: the second-order expansion of the log-likelihood at the mean of the "
                       f"draws is off by a standard deviation of {off:.2g} at {len(some)} of them, and {_OFF:g} is the "

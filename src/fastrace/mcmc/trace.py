@@ -319,7 +319,7 @@ class Trace(Result):
         model : PyMCModel, GLM or other Model, optional
             The model of the draws, or the PyMCModel whose `as_glm` theirs is. Draws of a PyMCModel then have the names,
             dimensions and coordinates of its PyMC model, free and deterministic variables on their own scales. Of a
-            `GLM`, `Softmax` or `ARCH` the group "sample_stats" then has `lp`; see Notes.
+            PyMCModel, `GLM`, `Softmax` or `ARCH` the group "sample_stats" then has `lp`; see Notes.
         log_likelihood : bool, default False
             Add the group "log_likelihood", the log density of each row at each draw with all constants, by which
             ``arviz.loo`` and ``arviz.compare`` judge models. That takes a pass over the rows for each draw, and 8 bytes
@@ -355,8 +355,10 @@ class Trace(Result):
 
         "sample_stats" has what each step did: "accepted", and "n_rows", the rows that were read. A chain that reads few
         rows does not know its log-posterior. So `lp` is the log prior and the second-order expansion of the
-        log-likelihood at the mean of the draws, in the coordinates in which chains move, up to a constant. That takes
-        two passes over the rows: one to expand, and one to compare it with the log-likelihood itself at 16 draws.
+        log-likelihood at the mean of the draws, in the coordinates in which chains move, up to a constant; of a PyMC
+        model in those of PyMC, as its own samplers have it. That takes two passes over the rows: one to expand, and one
+        to compare it with the log-likelihood itself at 16 draws; of a PyMC model a call of its log prior for each draw
+        too.
         """
         groups = self.to_arrays()
         if log_likelihood:
@@ -369,6 +371,9 @@ class Trace(Result):
                 groups["sample_stats"]["lp"] = lp
             return arviz_tree(groups, self._about(), self.variable, self.names, self.variables or self.parts)
         groups["posterior"], labels = model.labelled(self)
+        lp = expanded_log_posterior(model, moving(model, self))
+        if lp is not None:
+            groups["sample_stats"]["lp"] = lp
         return arviz_tree(groups, self._about(), self.variable, (), labels=labels)
 
     def _about(self) -> dict[str, Any]:

@@ -154,6 +154,18 @@ class Expansions(Model):
         with self._shown():
             return self._reference(theta_hat)
 
+    def _seen_of(self, points: NDArray[np.float64]) -> tuple[Any, NDArray[np.float64]]:
+        """The form of the model that expands the log-likelihood, and what its rows see at points of shape (k, dim).
+
+        None in its place where the terms have no derivatives.
+        """
+        form: Any = self._surrogate_form()
+        if form is self:
+            return None, points
+        if hasattr(form, "seen"):
+            return form, np.array([form.seen(theta) for theta in points])
+        return form, np.ascontiguousarray(form.unconstrain(points)[:, : form.n_seen])
+
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
         """Show how many rows are differentiated meanwhile."""
