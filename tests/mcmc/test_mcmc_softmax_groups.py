@@ -167,8 +167,9 @@ def test_nuts_on_all_rows_has_the_same_posterior():
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"groups": mcmc.Groups(np.arange(300) % 5, slopes=[1])}, "'group' have effects on '1', 'x1'.*columns of X"),
-    ({"groups": mcmc.Groups(np.arange(300) % 5, [1], intercept=False)}, "intercepts alone vary"),
+    ({"groups": mcmc.Groups(np.arange(300) % 5, slopes=[1])}, "'1', 'x1', are to be correlated.*correlated=False"),
+    ({"groups": mcmc.Groups(np.arange(300) % 150, [1], correlated=False)}, "150 of 'group' with 2 effects each"),
+    ({"groups": np.arange(300) % 5, "group_prior": {"group": {"x1": mcmc.HalfNormal(1.0)}}}, "names 'x1'; its effects"),
     ({"groups": np.arange(300)}, "groups .300 of 'group'. and columns make 604 .* at most 500.*GLM.X, y, groups"),
     ({"groups": np.arange(299)}, "have 299 rows; 300, as many as X, are needed"),
     ({"group_prior": mcmc.HalfNormal(1.0)}, "the model has no groups"),
@@ -191,3 +192,68 @@ def test_fixed_standard_deviations_need_no_hyperparameters():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mcmc.sample(mcmc.PoissonMinibatchMetropolis(model), n_draws=200, n_chains=2, rng=1)
+
+
+def columns_of(X):
+    return {"one": X[:, 0], "x": X[:, 1]}
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_slopes_vary_as_those_of_a_logistic_regression_with_groups(own, intercept):
+    """Two classes: the same parameters, names, priors and predictions; slopes on columns of X, or of their own."""
+    X, codes, y = data()
+    X[:, 1] = 3.0 * X[:, 1] + 5.0
+    table = np.random.default_rng(2).normal(size=(300, 2))
+    groups = {"g": mcmc.Groups(codes, table if own else ["x"], intercept, correlated=False)}
+    options = {"groups": groups, "prior": mcmc.Normal(0.0, 2.0)}
+    ours = mcmc.Softmax(columns_of(X), y > 0, 2, **options)
+    glm = mcmc.GLM(columns_of(X), y > 0, **options)
+    assert [name.removesuffix("[1]") for name in ours.names] == list(glm.names)
+    points = 0.7 * np.random.default_rng(1).normal(size=(20, glm.dim))
+    levels = [model.log_posteriors(points) for model in (ours, glm)]
+    np.testing.assert_allclose(*[level - level[0] for level in levels], rtol=1e-9, atol=1e-8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.sample(mcmc.SurrogateMetropolis(ours, decision="exact"), n_draws=50, n_chains=1, rng=1)
+    new = {"g": mcmc.Groups(codes[:9], table[:9]) if own else codes[:9]}
+    across = np.column_stack([np.ones((9, int(intercept))), table[:9] if own else X[:9, 1:]])
+    effects = trace.draws[0, :, 2 : ours.n_columns].reshape(50, 6, -1)[:, codes[:9]]
+    eta = trace.draws[0, :, :2] @ X[:9].T + (effects * across).sum(axis=2)
+    means = ours.predict(trace, columns_of(X[:9]), groups=new)
+    np.testing.assert_allclose(means[..., 1], special.expit(eta), rtol=1e-9)
+
+
+def test_slopes_of_three_classes_have_their_formula_names_and_variables():
+    X, codes, y = data()
+    groups = {"g": mcmc.Groups(codes, ["x"], correlated=False), "h": codes % 2}
+    priors = {"g": {"1": mcmc.HalfNormal(1.0), "x": mcmc.Exponential(2.0)}, "h": mcmc.HalfNormal(0.5)}
+    model = mcmc.Softmax(columns_of(X), y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=priors)
+    width = 2 + 12 + 2
+    assert model.dim == 2 * width + 6 and model.names[2:4] == ("1|g[0][1]", "x|g[0][1]")
+    assert model.names[-6:] == ("sd(1|g)[1]", "sd(1|g)[2]", "sd(x|g)[1]", "sd(x|g)[2]", "sd(1|h)[1]", "sd(1|h)[2]")
+
+    def formula(theta):
+        table, logs = theta[:-6].reshape(2, width), theta[-6:].reshape(3, 2)
+        eta, sd = np.zeros((300, 3)), np.exp(logs)
+        out = stats.norm.logpdf(table[:, :2], scale=2.0).sum() + logs.sum()
+        for k in range(2):
+            b, h = table[k, 2:14].reshape(6, 2), table[k, 14:]
+            eta[:, k + 1] = X @ table[k, :2] + (b[codes] * X).sum(axis=1) + h[codes % 2]
+            out += stats.norm.logpdf(b, scale=sd[:2, k]).sum() + stats.norm.logpdf(h, scale=sd[2, k]).sum()
+        out += stats.halfnorm.logpdf(sd[0]).sum() + stats.expon.logpdf(sd[1], scale=0.5).sum()
+        out += stats.halfnorm.logpdf(sd[2], scale=0.5).sum()
+        return out + (eta[np.arange(300), y] - special.logsumexp(eta, axis=1)).sum()
+
+    points = 0.7 * np.random.default_rng(1).normal(size=(20, model.dim))
+    ours, theirs = model.log_posteriors(points), np.array([formula(point) for point in points])
+    np.testing.assert_allclose(ours - ours[0], theirs - theirs[0], rtol=1e-9, atol=1e-8)
+    found = {v.name: v for v in model._variables_of(model.names)}
+    assert list(found) == ["one", "x", "1|g", "x|g", "1|h", "1|g_sigma", "x|g_sigma", "1|h_sigma"]
+    row = np.arange(model.dim, dtype=float)
+    slopes = found["x|g"].of(row[None, None])[0, 0]
+    assert [[model.names[int(j)] for j in group] for group in slopes] == [
+        [f"x|g[{g}][{k}]" for k in (1, 2)] for g in range(6)]
+    assert [model.names[int(j)] for j in found["x|g_sigma"].of(row[None, None])[0, 0]] == ["sd(x|g)[1]", "sd(x|g)[2]"]
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.log_posteriors(points), ours)

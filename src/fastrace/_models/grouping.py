@@ -48,6 +48,10 @@ class Factor(NamedTuple):
         """The parameter after the last effect."""
         return self.start + self.n_groups * self.width
 
+    def without_rows(self) -> Factor:
+        """What a model keeps beside columns that stand for it: levels, terms and places."""
+        return self._replace(codes=self.codes[:0].copy(), table=None if self.table is None else self.table[:0].copy())
+
     def effect_names(self) -> list[str]:
         """What the effects are called: "1|clinic[3]" is the intercept of group "3" of the factor "clinic"."""
         return [f"{term}|{self.name}[{level}]" for level in self.levels for term in self.terms]

@@ -64,10 +64,7 @@ def predicted_glm(
     def means(part: slice) -> Array:
         eta = _dense(table[part]) @ draws[:, :p].T
         for factor, (codes, slopes, values) in zip(model.factors, effects, strict=True):
-            across = np.ones((part.stop - part.start, int(factor.intercept)))
-            if slopes is not None or factor.columns:
-                more = slopes[part] if slopes is not None else _dense(table[part])[:, list(factor.columns)]
-                across = np.column_stack([across, more])
+            across = _across(factor, slopes, table, part)
             for k in range(factor.width):
                 eta += values[codes[part], k] * across[:, k, None]
         if shift is not None:
@@ -84,29 +81,27 @@ def predicted_softmax(
     _frames.require_same_rows(X=X, offset=offset, groups=groups)
     draws, classes, width = _draws_of(model, trace), model.n_classes, model.n_columns
     X, offset, groups = _by_formula(model, X, offset, groups)
-    counts = [len(levels) for _, levels in model._factors]
-    p = width - sum(counts)
+    p = model._factors[0].start if model._factors else width
     table = _table(X, model.column_names[:p], p)
     n = table.shape[0]
     shift = None
     if offset is not None:
         shift = offset_table(_frames.in_order(offset, model.classes, "offset", "classes"), (n, classes))
-    places, first, factors = [], p, []
-    for name, levels in model._factors:
-        factors.append(Factor(name, np.zeros(0, np.int32), levels, first, ("1",), True, (), None, False))
-        first += len(levels)
-    for factor, own in zip(factors, _new_groups(factors, groups, n), strict=True):
+    effects = []
+    for factor, own in zip(model._factors, _new_groups(model._factors, groups, n), strict=True):
         codes, unknown = _codes(factor, own)
         _refuse_unknown(factor, unknown, "")
-        places.append(factor.start + codes)
+        effects.append((factor, factor.start + factor.width * codes, _own_slopes(factor, own)))
     theta = draws[:, : (classes - 1) * width].T.reshape(classes - 1, width, -1)
 
     def means(part: slice) -> Array:
         eta, rows = np.zeros((part.stop - part.start, classes, len(draws))), _dense(table[part])
         for k in range(1, classes):
             eta[:, k] = rows @ theta[k - 1, :p]
-            for own in places:
-                eta[:, k] += theta[k - 1, own[part]]
+        for factor, places, slopes in effects:
+            across = _across(factor, slopes, table, part)
+            for t in range(factor.width):
+                eta[:, 1:] += np.moveaxis(theta[:, places[part] + t], 0, 1) * across[:, t, None, None]
         if shift is not None:
             eta += shift[part, :, None]
         return np.asarray(special.softmax(eta, axis=1))
@@ -216,7 +211,14 @@ def _effects(
     values = draws[:, factor.start : factor.stop].reshape(len(draws), factor.n_groups, factor.width)
     if not new_levels:
         _refuse_unknown(factor, unknown, ". new_levels=True draws effects of others from their distribution")
-    slopes = None
+    slopes = _own_slopes(factor, own)
+    if unknown:
+        values = np.concatenate([values, _drawn(model, factor, draws, len(unknown), rng)], axis=1)
+    return codes, slopes, values
+
+
+def _own_slopes(factor: Factor, own: Groups) -> Array | None:
+    """What the slopes of new rows multiply; None if these are columns of X, or there are none."""
     if factor.table is None and own.table is not None:
         raise ValueError(f"groups {factor.name!r} have a table of slopes, and those of the model are "
                          f"{', '.join(map(repr, factor.terms[factor.intercept:])) or 'none'}, as X has them: give the "
@@ -225,10 +227,17 @@ def _effects(
         if own.table is None or own.table.shape[1] != factor.table.shape[1]:
             raise ValueError(f"groups {factor.name!r} have slopes of a table of {factor.table.shape[1]} columns, which "
                              f"new rows must have too: mcmc.Groups(codes, slopes=table)")
-        slopes = own.slopes_by(factor.terms[factor.intercept :], factor.name)
-    if unknown:
-        values = np.concatenate([values, _drawn(model, factor, draws, len(unknown), rng)], axis=1)
-    return codes, slopes, values
+        return np.asarray(own.slopes_by(factor.terms[factor.intercept :], factor.name))
+    return None
+
+
+def _across(factor: Factor, slopes: Array | None, table: Any, part: slice) -> Array:
+    """What the effects of some new rows multiply, shape (count, width)."""
+    across = np.ones((part.stop - part.start, int(factor.intercept)))
+    if slopes is None and not factor.columns:
+        return across
+    more = slopes[part] if slopes is not None else _dense(table[part])[:, list(factor.columns)]
+    return np.column_stack([across, more])
 
 
 def _drawn(model: Any, factor: Factor, draws: Array, count: int, rng: _checks.RngLike) -> Array:

@@ -52,16 +52,16 @@ def glm_variables(
 
 
 def softmax_variables(
-    names: Sequence[str], columns: Sequence[str], called: Sequence[Any], factors: Sequence[tuple[str, Sequence[str]]],
+    names: Sequence[str], columns: Sequence[str], called: Sequence[Any], factors: Sequence[Factor],
     terms: Sequence[tuple[str, int]],
 ) -> tuple[Variable, ...]:
     """Of a `Softmax`: a variable for each column, or term of `terms`, along the classes `called` but the first.
 
-    Effects of `factors`, names with levels, are the last columns, and their deviations the last hyperparameters.
+    Effects of `factors` are the last columns, and their deviations the last hyperparameters.
     """
     p, free, classes = len(columns), len(called) - 1, ("class", list(called[1:]))
-    width, first = p * free, p - sum(len(levels) for _, levels in factors)
-    last = len(names) - free * len(factors) if len(names) > width else width
+    width, first = p * free, factors[0].start if factors else p
+    last = len(names) - free * sum(factor.width for factor in factors) if len(names) > width else width
     if _unnamed(columns[:first]):
         grid = np.arange(width).reshape(free, p)[:, :first]
         out = [shaped("theta", grid, [classes, ("column", columns[:first])])]
@@ -74,12 +74,14 @@ def softmax_variables(
             out.append(shaped(term, grid, axes))
             start += count
     sds = []
-    for k, (name, levels) in enumerate(factors):
-        places = np.arange(width).reshape(free, p).T[first : first + len(levels)]
-        out.append(shaped(f"1|{name}", places, [(f"{name}__factor_dim", levels), classes]))
-        first += len(levels)
-        if last < len(names):
-            sds.append(shaped(f"1|{name}_sigma", range(last + k * free, last + (k + 1) * free), [classes]))
+    grid, place = np.arange(width).reshape(free, p).T, last
+    for factor in factors:
+        for k, term in enumerate(factor.terms):
+            axes = [(f"{factor.name}__factor_dim", list(factor.levels)), classes]
+            out.append(shaped(f"{term}|{factor.name}", grid[factor.start + k : factor.stop : factor.width], axes))
+            if last < len(names):
+                sds.append(shaped(f"{term}|{factor.name}_sigma", range(place, place + free), [classes]))
+                place += free
     return _different([*out, *_hyperparameters(names[:last], width), *sds], names)
 
 

@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 MOST_WITH_GROUPS = 500  # coefficients and effects, whose curvature is a dense matrix
-_EFFECTS = HalfNormal(2.5)
+_WIDE = 2.5  # of the standard deviation of effects, times what they multiply
 
 
 class Softmax(_CompiledModel):
@@ -73,16 +73,19 @@ class Softmax(_CompiledModel):
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen, by its likelihood and by priors in units of the data, as in `GLM`.
     groups : Groups, array_like, sequence or dict of these, optional
-        Grouping factors, as in `GLM`, of which intercepts alone vary: each group has an effect on each class but the
-        first. Those of a factor are normal with mean 0, with a standard deviation for each class: "1|clinic[3][2]" is
-        the effect of group "3" on class 2, and "sd(1|clinic)[2]" the standard deviation. They stand among the
-        coefficients of their class, after those of the columns of X. At most 500 coefficients and effects in all. `X`
-        is copied then, into a sparse table with a column for each group: some 40 bytes a number while it is made.
+        Grouping factors, as in `GLM`: each group has an intercept, slopes or both for each class but the first. Those
+        of a factor are normal with mean 0, with a standard deviation for each class and term: "1|clinic[3][2]" is the
+        intercept of group "3" for class 2, "age|clinic[3][2]" a slope, and "sd(1|clinic)[2]" a standard deviation. They
+        are independent: with intercept and slopes, or several slopes, give ``Groups(..., correlated=False)``. They
+        stand among the coefficients of their class, after those of the columns of X. At most 500 coefficients and
+        effects in all. `X` is copied then, into a sparse table with a column for each effect of a class: some 40 bytes
+        a number while it is made.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
         a constant column. Flat by default, or "weak" where there are groups.
     group_prior : prior of a scale, or dict of these by name of factor, optional
-        Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``.
+        Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``, over the
+        standard deviation of what a slope multiplies. For a factor also a dict by term, "1" for the intercept.
     prior_mean, prior_sd, log_prior
         As in `GLM`; arrays have shape ((n_classes - 1) p,), or beside groups (p,) for the columns of X. A series of
         pandas may have the names of columns instead, for all classes.
@@ -102,7 +105,7 @@ class Softmax(_CompiledModel):
     ------
     ValueError
         If shapes or pandas indexes disagree, `X` or `offset` is not finite, a class or a weight is out of range, priors
-        are given in two ways, slopes vary among groups, or there are too many groups.
+        are given in two ways, effects of a group are to be correlated, or there are too many groups.
 
     Warns
     -----
@@ -182,14 +185,16 @@ class Softmax(_CompiledModel):
         refuse_nothing(rows.weights, "weights")
         self.n_classes = classes_of(rows.y, n_classes)
         own = rows.X.shape[1]
-        self.n_columns = own + sum(factor.n_groups for factor in factors)
+        self.n_columns = own + sum(factor.n_groups * factor.width for factor in factors)
         _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
         if levels is not None:
             _checks.arm_names(levels, self.n_classes, "class")
             self._called = levels
+        effects: tuple[Effects, ...] = ()
         if factors:
-            self._require_intercepts(factors)
-            for words in doubts(rows, [Effects(f.name, f.n_groups, f.terms, (0.0,), False) for f in factors]):
+            self._require_room(factors)
+            effects = layout_of(rows, [f"x{k}" for k in range(own)], learns_scale=False).factors
+            for words in doubts(rows, effects):
                 warnings.warn(words, stacklevel=_checks.users_level())
         offset = _frames.in_order(offset, self.classes, "offset", "classes")
         apart = None if offset is None else offset_from_first(offset, (rows.n_rows, self.n_classes))
@@ -203,9 +208,9 @@ class Softmax(_CompiledModel):
         columns = _checks.arm_names(called, own, "column")
         if columns is None:
             columns = tuple(f"x{k}" for k in range(own))
-        self._factors = tuple((factor.name, factor.levels) for factor in factors)
+        self._factors = tuple(factor.without_rows() for factor in factors)
         check_group_names((factor.name for factor in factors), group_prior)
-        self._scales = tuple(_scale_of(factor.name, group_prior) for factor in factors)
+        self._scales = tuple(_scales_of(own_effects, group_prior) for own_effects in effects)
         columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
         names = [f"{column}[{k}]" for k in self.classes[1:] for column in columns]
         if factors and prior is None and log_prior is None:
@@ -346,16 +351,16 @@ class Softmax(_CompiledModel):
 
         return predicted_softmax(self, trace, X, offset, groups, interval)
 
-    def _require_intercepts(self, factors: Sequence[Factor]) -> None:
+    def _require_room(self, factors: Sequence[Factor]) -> None:
+        """Refuse effects that are to be correlated, or too many."""
         for factor in factors:
-            if factor.terms != ("1",):
-                raise ValueError(f"groups {factor.name!r} have effects on {', '.join(map(repr, factor.terms))}, and of "
-                                 f"a Softmax intercepts alone vary ('1'). Give Groups(codes) without slopes, and "
-                                 f"varying slopes as columns of X, one for each group: the slope's column times "
-                                 f"whether a row is in it, with a prior of its own such as "
-                                 f"{{'age in 3': mcmc.Normal(0.0, 1.0)}}")
+            if factor.correlated and factor.width > 1:
+                raise ValueError(f"the effects of groups {factor.name!r}, {', '.join(map(repr, factor.terms))}, are to "
+                                 f"be correlated, and those of a Softmax are independent: give Groups(..., "
+                                 f"correlated=False)")
         if self._width > MOST_WITH_GROUPS:
-            sizes = ", ".join(f"{factor.n_groups} of {factor.name!r}" for factor in factors)
+            sizes = ", ".join(f"{factor.n_groups} of {factor.name!r}" + (
+                "" if factor.width == 1 else f" with {factor.width} effects each") for factor in factors)
             raise ValueError(f"groups ({sizes}) and columns make {self._width} coefficients and effects of "
                              f"{self.n_classes - 1} classes; a Softmax with groups takes at most {MOST_WITH_GROUPS}, "
                              f"since its curvature is dense. Merge small groups, or compare two classes at a time by "
@@ -393,9 +398,9 @@ class Softmax(_CompiledModel):
 
     @property
     def _effects(self) -> list[NDArray[np.intp]]:
-        """Where the effects of each factor stand, shape (classes but the first, groups)."""
-        table, counts = np.arange(self._width).reshape(-1, self.n_columns), [len(levels) for _, levels in self._factors]
-        return np.split(table[:, self.n_columns - sum(counts) :], np.cumsum(counts)[:-1], axis=1) if counts else []
+        """Where the effects of each factor stand, shape (classes but the first, effects), group by group."""
+        table = np.arange(self._width).reshape(-1, self.n_columns)
+        return [table[:, factor.start : factor.stop] for factor in self._factors]
 
     @property
     def _shown_last(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -415,8 +420,9 @@ class Softmax(_CompiledModel):
         columns = self.column_names
         layout = layout_of(self._data.rows, columns, learns_scale=False)
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
-        pooled = tuple((f"sd(1|{name})[{k}]", tuple(own.tolist()), scale)
-                       for (name, _), scale, places in zip(self._factors, self._scales, self._effects, strict=True)
+        pooled = tuple((f"sd({term}|{factor.name})[{k}]", tuple(own[t :: factor.width].tolist()), scales[t])
+                       for factor, scales, places in zip(self._factors, self._scales, self._effects, strict=True)
+                       for t, term in enumerate(factor.terms)
                        for k, own in zip(self.classes[1:], places, strict=True))
         return replace(
             layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
@@ -425,8 +431,8 @@ class Softmax(_CompiledModel):
         )
 
     def __repr__(self) -> str:
-        own = self.n_columns - sum(len(levels) for _, levels in self._factors)
-        groups = "".join(f", {counted(len(levels), 'group')} of {name!r}" for name, levels in self._factors)
+        own = self._factors[0].start if self._factors else self.n_columns
+        groups = "".join(f", {counted(factor.n_groups, 'group')} of {factor.name!r}" for factor in self._factors)
         return (f"Softmax({counted(self.n_rows, 'row')}, {counted(own, 'column')}{groups}, {self.n_classes} classes)")
 
     def __str__(self) -> str:
@@ -461,8 +467,8 @@ class Softmax(_CompiledModel):
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula, as those of a GLM
     _new_rows: NewRows | None = None
     _computed = (*_CompiledModel._computed, "_called", "_outcomes", "_terms", "_new_rows")
-    _factors: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names with levels; of models saved before there were any
-    _scales: tuple[Scale, ...] = ()  # priors of the standard deviations of their effects
+    _factors: tuple[Factor, ...] = ()  # without rows, placed in the parameters of a class
+    _scales: tuple[tuple[Scale, ...], ...] = ()  # priors of the standard deviations of their effects, by term
     _positive = _concave = True
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
@@ -607,21 +613,33 @@ def _of_counts(
 
 
 def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
-    """With a column for each group of each factor, 1 in the rows of the group; sparse, as most entries are then 0."""
+    """With a column for each effect of each factor, what it multiplies in the rows of its group; sparse."""
     if not factors:
         return table
-    n = table.shape[0]
-    ends = np.arange(n + 1, dtype=np.int64)
-    groups = [csr_array((np.ones(n), factor.codes, ends), shape=(n, factor.n_groups)) for factor in factors]
-    return csr_array(hstack([csr_array(table), *groups], format="csr"), dtype=np.float64)
+    n, parts = table.shape[0], []
+    for factor in factors:
+        w = factor.width
+        places = factor.codes[:, None].astype(np.int64) * w + np.arange(w)
+        ends = w * np.arange(n + 1, dtype=np.int64)
+        parts.append(csr_array((factor.values(table, slice(0, n)).ravel(), places.ravel(), ends),
+                               shape=(n, factor.n_groups * w)))
+    return csr_array(hstack([csr_array(table), *parts], format="csr"), dtype=np.float64)
 
 
-def _scale_of(name: str, given: Any) -> Scale:
-    """The prior of the standard deviations of a factor's effects."""
-    if isinstance(given, Mapping):
-        given = given.get(name)
-    given = _EFFECTS if given is None else given
-    if not isinstance(given, Scale):
-        raise TypeError(f"the group_prior of {name!r} is {_checks.shown(given)}; a prior of a scale such as "
-                        f"HalfNormal(1.0), the same for all classes, is needed")
-    return given
+def _scales_of(effects: Effects, given: Any) -> tuple[Scale, ...]:
+    """Priors of the standard deviations of a factor's effects, one for each term."""
+    given = given.get(effects.name) if isinstance(given, Mapping) else given
+    terms = given if isinstance(given, Mapping) else dict.fromkeys(effects.terms, given)
+    strange = [term for term in terms if term not in effects.terms]
+    if strange:
+        raise ValueError(f"group_prior of {effects.name!r} names {strange[0]!r}; its effects are "
+                         f"{', '.join(map(repr, effects.terms))}, '1' for the intercept")
+    out = []
+    for term, spread in zip(effects.terms, effects.spreads, strict=True):
+        own = terms.get(term)
+        own = HalfNormal(_WIDE / (spread or 1.0)) if own is None else own
+        if not isinstance(own, Scale):
+            raise TypeError(f"the group_prior of {effects.name!r} is {_checks.shown(own)}; a prior of a scale such as "
+                            f"HalfNormal(1.0), the same for all classes, is needed")
+        out.append(own)
+    return tuple(out)
