@@ -210,10 +210,10 @@ def memory_map(n_rows: str) -> Figure:
     done = subprocess.run(
         [sys.executable, str(HERE / "memory_map.py"), n_rows], check=True, capture_output=True, text=True
     )
-    _, made, expand, bounds, draws, rate, _, more = map(float, done.stdout.splitlines()[-1].split())
+    _, made, kernel, draws, rate, _, more, _ = map(float, done.stdout.splitlines()[-1].split())
     return {
         "effective": rate * draws,
-        "set_up": made + expand + bounds,
+        "set_up": made + kernel,
         "seconds": draws,
         "words": f"{more:.0f} MB beside the map",
     }

@@ -21,6 +21,8 @@ cdef double STEPS_PER_E = 8.0       # of them, for each factor e between the sma
 # ball's that these must stay below to be worth their memory.
 SHELLS = 2.0, 4.0, 8.0
 WORTH = 0.6
+# Rows that tell whether any ball is, where there are many more, if the smallest one's share of them is so much larger.
+SOME, CLEARLY = 100_000, 1.05
 
 
 def cubic_weights(glm, lengths, predictors, y=None):
@@ -31,7 +33,10 @@ def cubic_weights(glm, lengths, predictors, y=None):
     outcomes, where these are of some rows only.
     """
     y = np.asarray(glm.y if y is None else y)
-    everywhere = glm.third_derivatives(y=y)
+    if glm.outcomes == "binary":                        # of two outcomes, which take a bound each
+        everywhere = glm.third_derivatives(y=[0.0, 1.0])[(y > 0.0).astype(np.intp)]
+    else:
+        everywhere = glm.third_derivatives(y=y)
     if np.isfinite(everywhere).all():
         return everywhere * lengths**3, math.inf
     radius = math.sqrt(glm.theta.shape[1]) + 5.0
@@ -53,7 +58,13 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
     value. Which ball holds a move does not depend on its direction; that is all an exact decision asks.
     """
     y = np.asarray(glm.y)
-    center, kept, total = _centers(glm, y, predictors), [], math.fsum(weights)
+    center, kept = _centers(glm, y, predictors), []
+    if len(y) > 2 * SOME and math.sqrt(glm.theta.shape[1]) + SHELLS[0] < radius:
+        some, inner = slice(None, None, len(y) // SOME), math.sqrt(glm.theta.shape[1]) + SHELLS[0]
+        smaller = _bends(glm, y[some].copy(), center[some], lengths[some] * inner) * lengths[some]**3
+        if math.fsum(smaller) > CLEARLY * WORTH * math.fsum(weights[some]):
+            return ()
+    total = math.fsum(weights)
     for beyond in SHELLS:
         if math.sqrt(glm.theta.shape[1]) + beyond < radius:
             kept.append((math.sqrt(glm.theta.shape[1]) + beyond, None))

@@ -23,7 +23,7 @@ def main_factor(factors):
     return sizes.index(max(sizes)) if sizes else -1
 
 
-def expand_seen(GLMSource glm not None, theta_hat):
+def expand_seen(GLMSource glm not None, theta_hat, watch=None):
     """Sum over all rows of the terms at `theta_hat`, its gradient and its Hessian.
 
     Parameters
@@ -32,6 +32,9 @@ def expand_seen(GLMSource glm not None, theta_hat):
         The terms.
     theta_hat : array_like of real numbers, shape (n,)
         Where to expand.
+    watch : callable, optional
+        ``watch(part, x, terms)`` is handed the rows of a dense X as they are read, a slice of them at a time: their
+        entries in float64 and their terms.
 
     Returns
     -------
@@ -77,6 +80,8 @@ def expand_seen(GLMSource glm not None, theta_hat):
         if glm.model.sparse == NULL:
             x = np.ascontiguousarray(glm.X[first:first + count], dtype=np.float64)
             rows = <const double *>cnp.PyArray_DATA(x)
+            if watch is not None:
+                watch(slice(first, first + count), x, level)
             pull += slope @ x
             products += x.T @ (bend[:, None] * x)
             if glm.learns_scale:

@@ -34,14 +34,18 @@ SCALED: dict[str, tuple[str, str | None]] = {
 }
 
 
-def require_finite(table: NDArray[Any], names: Sequence[str] | None) -> None:
-    """Raise unless all entries of the explanatory variables are finite; in chunks, as they may lie in a file."""
+def require_finite(table: NDArray[Any], names: Sequence[str] | None, before: int = 0) -> None:
+    """Raise unless all entries of the explanatory variables are finite; in chunks, as they may lie in a file.
+
+    `before` rows of X stand before those of the table.
+    """
     for first in range(0, len(table), _CHUNK):
         good = np.isfinite(table[first : first + _CHUNK])
         if not good.all():
             row, column = np.argwhere(~good)[0]
             called = column if names is None else repr(names[column])
-            raise ValueError(f"X[{first + row}, {called}] is {table[first + row, column]}; finite numbers are needed")
+            raise ValueError(f"X[{before + first + row}, {called}] is {table[first + row, column]}; finite numbers are "
+                             f"needed")
 
 
 def refuse_overflow(x: Any, y: NDArray[Any]) -> None:

@@ -27,26 +27,25 @@ def products(
     """Rows of the design times a matrix, a few at a time. The design has the columns of the table, which may be sparse,
     and those that the effects of the factors multiply; `each` is applied to its entries.
     """
-    for part, _, (out,) in products_with(table, factors, [matrix], each):
+    for first in range(0, table.shape[0], CHUNK):
+        part = slice(first, min(first + CHUNK, table.shape[0]))
+        x = each(table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64))
+        (out,) = products_of(part, x, table, factors, [matrix], each)
         yield part, out
 
 
-def products_with(
-    table: Any, factors: Sequence[Factor], matrices: Sequence[NDArray[np.float64]],
+def products_of(
+    part: slice, x: Any, table: Any, factors: Sequence[Factor], matrices: Sequence[NDArray[np.float64]],
     each: Callable[[Any], Any] = lambda x: x,
-) -> Iterator[tuple[slice, Any, list[NDArray[np.float64]]]]:
-    """`products` with several matrices, each by itself, in one pass; and the entries of the table in these rows."""
-    n, p = table.shape
-    for first in range(0, n, CHUNK):
-        part = slice(first, min(first + CHUNK, n))
-        x = each(table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64))
-        outs = [x @ matrix[:p] for matrix in matrices]
-        for factor in factors:
-            values, effects = each(factor.values(table, part)), factor.start + factor.codes[part] * factor.width
-            for out, matrix in zip(outs, matrices, strict=True):
-                for k in range(factor.width):
-                    out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
-        yield part, x, outs
+) -> list[NDArray[np.float64]]:
+    """The same of some rows with several matrices, each by itself. The rows' entries of the table are `x`."""
+    outs = [x @ matrix[: x.shape[1]] for matrix in matrices]
+    for factor in factors:
+        values, effects = each(factor.values(table, part)), factor.start + factor.codes[part] * factor.width
+        for out, matrix in zip(outs, matrices, strict=True):
+            for k in range(factor.width):
+                out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
+    return outs
 
 
 def lengths(table: Any, factor: NDArray[np.float64], factors: Sequence[Factor] = ()) -> NDArray[np.float64]:

@@ -12,16 +12,18 @@ from scipy.optimize import brentq
 
 from fastrace._models._arrow import Arrow, ArrowFactor
 from fastrace._models._priors import JointPrior
-from fastrace.mcmc.models._modes import ImproperError, NoModeError
+from fastrace.mcmc.models._modes import ImproperError, NoModeError, QuadraticPart
 
-__all__ = ["WEAK", "Parts", "Scales", "empirical_bayes", "expansion_or_none", "factored", "first_point"]
+__all__ = ["CLOSE", "NEAR", "WEAK", "Parts", "Scales", "bent", "empirical_bayes", "expansion_or_none", "factored",
+           "first_point", "parts_of", "with_part"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Arrow]  # value, gradient and minus the Hessian
 
 _STEPS = 60  # Newton steps with the scales of the effects estimated on the way,
 _HELD, _FIXED = 30, 45  # from the one on by their priors too, and from the other on as they are then
-_CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
+CLOSE = 1e-4  # squared length of the last step, in posterior standard deviations, over the number of parameters
+NEAR = 1e-2  # the same where a pass over many rows is not worth while for the rest of the way
 _SETTLED = 0.02  # relative change of those scales
 _DAMPING = (0.0, 1.0, 10.0, 100.0)  # times its own size that a curvature gets where it is not positive definite
 _APART = 3.0  # standard deviations of the likelihood that a coefficient is from the prior mean, to be moved as it is
@@ -164,9 +166,12 @@ def factored(curvature: Arrow, scales: Scales) -> ArrowFactor:
 
 
 def empirical_bayes(
-    expand: Callable[[Array], Parts], psi: Array, scales: Scales
+    expand: Callable[[Array], Parts], psi: Array, scales: Scales, close: float = CLOSE
 ) -> tuple[Array, Parts, Scales]:
-    """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there."""
+    """Mode of the likelihood under normal priors whose scales are estimated on the way, and the expansion there.
+
+    A last step of squared length `close` times the number of parameters, in posterior standard deviations, is not made.
+    """
     parts, learned = expand(psi), bool(psi.any())
     for t in range(_STEPS):
         scales.hold = t >= _HELD
@@ -178,7 +183,7 @@ def empirical_bayes(
         level, pull = scales.pulled(factor, psi)
         step = factor.solve(parts[1] + pull)
         promised = float(step @ (parts[1] + pull))
-        if promised < _CLOSE * len(psi) and change < _SETTLED:
+        if promised < close * len(psi) and change < _SETTLED:
             return psi, parts, scales
         size = 1.0
         while True:
@@ -248,3 +253,29 @@ def _shared(steps: Array, sd: Array) -> tuple[NDArray[np.bool_], float]:
     """Of parameters with one scale: where the likelihood is wider than that scale, and the scale's logarithm."""
     scale = max(float(np.sqrt(np.mean(np.square(steps)))) if len(steps) else 1.0, 1e-3 * min(float(sd.min()), 1.0))
     return sd > scale, float(np.log(scale))
+
+
+def parts_of(value: float, slope: Array, hessian: Arrow) -> Parts:
+    """An expansion with minus the Hessian."""
+    grouped = len(hessian.blocks) > 0
+    curvature = Arrow(-hessian.dense, -hessian.border if grouped else None, -hessian.blocks if grouped else None,
+                      hessian.start if grouped else None)
+    return float(value), np.array(slope, dtype=np.float64), curvature
+
+
+def bent(curvature: Arrow, part: QuadraticPart | None) -> Arrow:
+    """With that of a part of the prior."""
+    if part is None:
+        return curvature
+    dense, p = np.array(curvature.dense), len(part.shift)
+    dense[:p, :p] += part.precision
+    blocks = (curvature.border, curvature.blocks, curvature.start) if curvature.n_blocks else ()
+    return Arrow(dense, *blocks)
+
+
+def with_part(part: QuadraticPart | None, parts: Parts, psi: Array) -> Parts:
+    """An expansion with a part of the prior, which scales of factors are estimated with."""
+    if part is None:
+        return parts
+    value, slope, _ = part.expansion(psi)
+    return parts[0] + value, parts[1] + slope, bent(parts[2], part)

@@ -22,8 +22,21 @@ from fastrace._models._seen import expand_seen
 from fastrace.mcmc._chunked import Chunks
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc._peaks import has_more, log_prior_about, peak_of
-from fastrace.mcmc._scales import WEAK, Parts, Scales, empirical_bayes, expansion_or_none, factored
+from fastrace.mcmc._scales import (
+    CLOSE,
+    NEAR,
+    WEAK,
+    Parts,
+    Scales,
+    bent,
+    empirical_bayes,
+    expansion_or_none,
+    factored,
+    parts_of,
+    with_part,
+)
 from fastrace.mcmc.kernels._nested_normal import layout_of
+from fastrace.mcmc.models._first_pass import is_long, some_rows
 from fastrace.mcmc.models._modes import QuadraticPart, called, require_precision
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
 from fastrace.results import Result
@@ -32,7 +45,6 @@ __all__ = ["Compressed", "compress"]
 
 Array = NDArray[np.float64]
 
-_SAMPLE = 200_000  # rows that the first steps take where there are far more
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _PASSES = 6  # over chunks, at most
 _MOST_LED = 12  # times that parts of the prior which Newton's steps leave out lead to a point farther on
@@ -70,7 +82,7 @@ class Compressed:
         Of what the rows see; empty if the parameters have none.
     from_mode : float
         How far `psi_hat` is from `mode`, in posterior standard deviations: up to sqrt(n_seen) it is in the bulk of the
-        posterior. nan where `compress` searched the rows that it expanded until nothing was left.
+        posterior. nan where `compress` searched the rows that it expanded until next to nothing was left.
     mode : ndarray of shape (n_seen,)
         Where the expansion times the prior, as normal with estimated scales, is highest: one step of Newton's method
         from `psi_hat`, which is where to expand next if that is far. Where `from_mode` is nan it is `psi_hat`.
@@ -129,7 +141,7 @@ class Compressed:
     @property
     def quadratic(self) -> Quadratic:
         """The compiled function, with working memory of its own, and `_part` of the prior if there is one."""
-        value, slope, whole = _with_part(self._part, (self.value, self.slope, self.curvature), self.psi_hat)
+        value, slope, whole = with_part(self._part, (self.value, self.slope, self.curvature), self.psi_hat)
         return Quadratic(self.psi_hat, value, slope, whole)
 
     def _step(self, psi: ArrayLike) -> Array:
@@ -216,10 +228,17 @@ def compress(
     The joint mode of coefficients, effects and their scales is a bad place to expand at: it may lie where the scales
     are 0, or far out. Instead the scale of each factor's effects is estimated by empirical Bayes: Newton's steps for
     coefficients and effects alternate with the mean of squared effects and their posterior variances, 10 to 25 of
-    them. Each takes a pass over the rows in chunks; where a `GLM` has more than 4e5 rows, every k-th row does for all
-    but the last, as a rule in three passes over all rows, of which the last one's Hessian is the expansion's. `GLM`
-    itself has read them twice by then, for numbers that are not finite and for the scales of its priors, and float64
-    once more, for numbers whose squares overflow.
+    them. Each takes a pass over the rows in chunks, and `GLM` has made two or three by then: for numbers that are not
+    finite, for the scales of its priors and, in float64, for numbers whose squares overflow.
+
+    A `GLM` with learned scales and more than 4e5 rows in a dense table is expanded in one pass as a rule, after one
+    that the model has made. Before that pass 2e5 rows, in runs of 256, say about which point to sum up all terms and
+    their derivatives. About that point the log-likelihood is then its expansion, plus what the 2e5 rows leave of
+    theirs, times n_rows / 2e5; Newton's steps on this sum read no row of the table. Where they lead, the rows are
+    expanded. If the mode is more than a tenth of a posterior standard deviation away, as the root mean square over
+    parameters, Newton's method goes on from there, a pass a step: so it may be with thousands of groups, of which the
+    2e5 rows say little each. Sparse tables of so many rows take about three passes.
+
     Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
     for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
 
@@ -273,19 +292,15 @@ def compress(
         scales = Scales(prior)
         scales.bend(point)
         return _led(model, prior, point, parts, scales)
-    start, scales = _start(model, prior), Scales(prior)
+    start, scales, close = _near_mode(model, prior)
     last: list[Any] = []  # point and expansion
-    if model.n_rows > 2 * _SAMPLE and isinstance(model, GLM):  # most steps on some of the rows
-        rows = np.arange(0, model.n_rows, -(-model.n_rows // _SAMPLE))
-        with contextlib.suppress(NoModeError):
-            start, scales = _on_some(model, rows, start, scales)
 
     def expand(psi: Array) -> Parts:
         last[:] = psi, expansion_of(model, psi)
-        return _with_part(model.prior_part, last[1], psi)
+        return with_part(model.prior_part, last[1], psi)
 
     try:
-        point, parts, scales = empirical_bayes(expand, start, scales)
+        point, parts, scales = empirical_bayes(expand, start, scales, close)
     except NoModeError:
         _require_precision(model, prior, expansion_of(model, start), scales, exactly=False)
         model._explain_no_mode()
@@ -300,7 +315,7 @@ def compress(
 def _led(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Scales) -> Compressed:
     """The expansion where the parts of the prior that Newton's steps left out lead to, if that is far."""
     start, root = point, None
-    expand, whole = partial(expansion_of, model), partial(_with_part, model.prior_part)
+    expand, whole = partial(expansion_of, model), partial(with_part, model.prior_part)
     for _ in range(_MOST_LED if has_more(prior) else 0):
         value, slope, curvature = whole(parts, point)
         factor = factored(curvature, scales)
@@ -317,7 +332,7 @@ def _led(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Sc
         else:
             break
         point, parts = new, there
-        scales.about(point, _bent(parts[2], model.prior_part))
+        scales.about(point, bent(parts[2], model.prior_part))
     out = _compressed(model, prior, point, parts, scales.precision())
     return out if root is None else replace(out, moved_by_density=float(np.linalg.norm(root.whiten(point - start))))
 
@@ -341,11 +356,11 @@ def _expanded_at(model: Model, prior: JointPrior, point: Array, parts: Parts, ro
     """An expansion at any point, with how far its mode is; of the rows of chunks, if they came."""
     scales = Scales(prior)
     _require_precision(model, prior, parts, scales)
-    precision = scales.about(point, _bent(parts[2], model.prior_part))
-    _, slope, bent = _with_part(model.prior_part, parts, point)
-    factor = factored(bent, scales)
+    precision = scales.about(point, bent(parts[2], model.prior_part))
+    _, slope, whole = with_part(model.prior_part, parts, point)
+    factor = factored(whole, scales)
     if has_more(prior):
-        quadratic = Quadratic(point, *_with_part(model.prior_part, parts, point))
+        quadratic = Quadratic(point, *with_part(model.prior_part, parts, point))
         step = peak_of(quadratic, log_prior_about(prior, scales, factor, point), factor, point) - point
         away = float(np.linalg.norm(factor.whiten(step)))
     else:
@@ -362,7 +377,7 @@ def _of_chunks(model: Model, prior: JointPrior, psi_hat: Any, chunks: Any) -> Co
     point = np.array(compress(model).psi_hat) if psi_hat is None else _given_point(model, prior, psi_hat)
     reach = math.sqrt(prior.n_seen)
     for n_passes in range(1, _PASSES + 1):
-        out = _expanded_at(model, prior, point, _parts(*rows.expand(point)), rows, n_passes)
+        out = _expanded_at(model, prior, point, parts_of(*rows.expand(point)), rows, n_passes)
         if out.from_mode <= reach or rows.once or psi_hat is not None:
             break
         point = np.array(out.mode)
@@ -374,10 +389,26 @@ def _of_chunks(model: Model, prior: JointPrior, psi_hat: Any, chunks: Any) -> Co
     return out
 
 
+def _near_mode(model: Model, prior: JointPrior) -> tuple[Array, Scales, float]:
+    """Where Newton's steps begin, and how close they are to get.
+
+    Of many rows they begin where some of them lead, as the first pass knows or as they say now.
+    """
+    pilot = model._pilot if isinstance(model, GLM) else None
+    known = None if pilot is None else pilot.scales(prior)
+    if pilot is not None and known is not None:
+        return pilot.point.copy(), known, NEAR
+    start, scales = _start(model, prior), Scales(prior)
+    if isinstance(model, GLM) and is_long(model.n_rows):  # most steps on some of the rows
+        with contextlib.suppress(NoModeError):
+            start, scales = _on_some(model, some_rows(model.n_rows), start, scales)
+    return start, scales, CLOSE
+
+
 def _on_some(model: GLM, rows: NDArray[np.intp], start: Array, scales: Scales) -> tuple[Array, Scales]:
     """Where Newton's steps lead on some of the rows, and the scales there."""
-    some, both = model._taken(rows), partial(_with_part, model.prior_part)
-    point, _, scales = empirical_bayes(lambda psi: both(_parts(*expand_seen(some, psi)), psi), start, scales)
+    some, both = model._taken(rows), partial(with_part, model.prior_part)
+    point, _, scales = empirical_bayes(lambda psi: both(parts_of(*expand_seen(some, psi)), psi), start, scales)
     return point, scales
 
 
@@ -385,7 +416,7 @@ def expansions_apart(model: GLM, compressed: Compressed, starts: Iterable[Array]
                      rows: NDArray[np.intp]) -> Iterator[Compressed]:
     """Expansions where Newton's steps lead from far points, on some of the rows, then on all; only of other modes."""
     hat, metric = np.array(compressed.psi_hat), compressed.metric()
-    both = partial(_with_part, model.prior_part)
+    both = partial(with_part, model.prior_part)
 
     def apart(a: Array, b: Array) -> bool:
         return bool((a - b) @ metric.times(a - b) > _APART**2)
@@ -398,24 +429,6 @@ def expansions_apart(model: GLM, compressed: Compressed, starts: Iterable[Array]
                 point, _, scales = empirical_bayes(lambda psi: both(expansion_of(model, psi), psi), point, scales)
                 if apart(point, hat):
                     yield _compressed(model, compressed.prior, point, expansion_of(model, point), scales.precision())
-
-
-def _bent(curvature: Arrow, part: QuadraticPart | None) -> Arrow:
-    """With that of a part of the prior."""
-    if part is None:
-        return curvature
-    dense, p = np.array(curvature.dense), len(part.shift)
-    dense[:p, :p] += part.precision
-    blocks = (curvature.border, curvature.blocks, curvature.start) if curvature.n_blocks else ()
-    return Arrow(dense, *blocks)
-
-
-def _with_part(part: QuadraticPart | None, parts: Parts, psi: Array) -> Parts:
-    """An expansion with a part of the prior, which scales of factors are estimated with."""
-    if part is None:
-        return parts
-    value, slope, _ = part.expansion(psi)
-    return parts[0] + value, parts[1] + slope, _bent(parts[2], part)
 
 
 def _require_precision(
@@ -433,7 +446,7 @@ def _require_precision(
     def moved(step: Array) -> float:
         return math.inf if exactly else model._moved(np.append(step, np.zeros(prior.n_seen - p)))
 
-    curvature = _bent(parts[2], model.prior_part).dense[:p, :p] + np.diag(scales.precision()[:p])
+    curvature = bent(parts[2], model.prior_part).dense[:p, :p] + np.diag(scales.precision()[:p])
     require_precision(curvature, moved, model.names, "or give them narrower priors")
 
 
@@ -442,7 +455,7 @@ def _require_proper(model: Model, prior: JointPrior, point: Array, parts: Parts,
     flat = np.array([j for j, c in enumerate(prior.given[0]) if c[0] == "flat"], dtype=int)
     if not len(flat) or prior.given[4]:
         return
-    names, curvature = tuple(model.names or ()), _bent(parts[2], model.prior_part)
+    names, curvature = tuple(model.names or ()), bent(parts[2], model.prior_part)
     factor = ArrowFactor(curvature, scales.layout)
     share = np.zeros(len(point))
     share[flat] = 1.0
@@ -524,17 +537,9 @@ def prior_of(model: Model) -> JointPrior:
 def expansion_of(model: Any, psi: Array) -> Parts:
     """Value, gradient and minus the Hessian of the summed terms at a point, in one pass."""
     if hasattr(model, "expand_seen"):
-        return _parts(*model.expand_seen(psi))
+        return parts_of(*model.expand_seen(psi))
     value, slope, whole = model._expand(psi)
     return float(value), np.array(slope, dtype=np.float64), Arrow(-whole)
-
-
-def _parts(value: float, slope: Array, hessian: Arrow) -> Parts:
-    """With minus the Hessian."""
-    grouped = len(hessian.blocks) > 0
-    curvature = Arrow(-hessian.dense, -hessian.border if grouped else None, -hessian.blocks if grouped else None,
-                      hessian.start if grouped else None)
-    return float(value), np.array(slope, dtype=np.float64), curvature
 
 
 def with_precision(arrow: Arrow, layout: Sequence[tuple[int, int]], precision: Array) -> Arrow:

@@ -15,10 +15,10 @@ from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, Pois
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import PAIRS, Racing
 from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of, worth_thinning
-from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate
+from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate, root_of_rows
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
-from fastrace.mcmc.models._unseen import Multiples, orthonormal
+from fastrace.mcmc.models._unseen import orthonormal
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.sources import Source
 
@@ -113,9 +113,12 @@ class DecidedByRows(OnSurrogate, Racing):
             return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
         bounds: tuple[Any, ...] = (None, math.inf, 0.0)
         if bounded and isinstance(self.model, GLM):
-            seen = Multiples(self.model._glm.X, self.model.factors)
-            bounds = self.model._bounds(hat, self._root_of_rows() if self._in_blocks else root, seen.take)
-            self._ways = seen.directions(self.model.n_seen)
+            kept = self.model._kept
+            if kept is None or not np.array_equal(kept.hat, hat):  # then there is one metric
+                self._metric_of_bounds = None
+            factor = root_of_rows(self._factor_of_bounds()) if self._in_blocks else root
+            bounds = self.model._bounds(hat, factor)
+            self._ways = self.model._about(hat, factor).unseen()
             self._unseen = orthonormal(self._ways, self.compressed.metric())
         elif bounded:
             bounds = self.model._bounds(hat, root)
@@ -131,11 +134,6 @@ class DecidedByRows(OnSurrogate, Racing):
     def _cubes_of_rows(self) -> NDArray[np.float32] | None:
         lengths = (self._lengths_of_rows(),) if self._in_blocks else ()
         return self.model._inverse_cubes(self.reference, *lengths)
-
-    @property
-    def _in_blocks(self) -> bool:
-        """Whether rows see one group's effects each."""
-        return isinstance(self.model, GLM) and len(self.model.factors) == 1
 
     @property
     def walks_along_rows(self) -> bool:
@@ -198,7 +196,8 @@ class DecidedByRows(OnSurrogate, Racing):
         assert factor.start == arrow.start
         balls = [] if self._along is None else self._smaller_balls(weights)
         self._wider = self._widening(self._bounds_in_blocks([*balls, (math.inf, weights)]))
-        tables = [BlockTable(own, factor.codes, arrow.n_blocks) for own in (*(w for _, w in balls), weights)]
+        codes = factor.codes.astype(np.uint16) if arrow.n_blocks < 1 << 16 else factor.codes  # which are sorted sooner
+        tables = [BlockTable(own, codes, arrow.n_blocks) for own in (*(w for _, w in balls), weights)]
         return tables[-1], tuple((radius, table) for (radius, _), table in zip(balls, tables, strict=False))
 
     def _smaller_balls(self, weights: Array) -> list[tuple[float, Array]]:
@@ -219,7 +218,7 @@ class DecidedByRows(OnSurrogate, Racing):
 
     def _bounds_in_blocks(self, balls: Sequence[tuple[float, Array]]) -> BoundsOf:
         """Bounds of rows by one block each, from weights within balls, the smallest first."""
-        arrow, factor = self.compressed.curvature, self.compressed.factor()
+        arrow, factor = self.compressed.curvature, self._factor_of_bounds()
         codes = self.model.factors[0].codes  # type: ignore[attr-defined]
         dense = np.asarray(arrow.block_coordinates()[1])
         own = slice(arrow.start, arrow.start + arrow.n_blocks * arrow.width)
@@ -337,7 +336,7 @@ class DecidedByRows(OnSurrogate, Racing):
             chain.set_pieces(self._blocks, self._pieces, self.compressed.psi_hat, most, self._wider, self._unseen)
             return chain
         chain = BlockPoissonChain(source, *args, **options)
-        chain.set_blocks(self._blocks, self.compressed.factor(), self.compressed.psi_hat, self._radius, most,
+        chain.set_blocks(self._blocks, self._factor_of_bounds(), self.compressed.psi_hat, self._radius, most,
                          *self._balls, wider=self._wider, unseen=self._unseen)
         chain.set_inverse_cubes(self._inverse_cubes)
         return chain

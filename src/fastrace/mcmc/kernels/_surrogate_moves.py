@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fastrace._base import _checks
-from fastrace._models._arrow import Arrow
+from fastrace._models._arrow import Arrow, ArrowFactor
 from fastrace._models._priors import JointPrior
+from fastrace._models.glm_inputs import is_sparse
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc._scales import first_point
-from fastrace.mcmc.compression import Compressed, compress, require_of
+from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
-from fastrace.mcmc.kernels._nested_normal import NormalInner
+from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
+from fastrace.mcmc.models._first_pass import About, is_long
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
 from fastrace.mcmc.models._unseen import DEPENDENT, unseen_directions
@@ -83,6 +85,7 @@ class OnSurrogate(RowKernel):
     _shifts: Array | None = None  # directions that rows do not see
     _swept: tuple[tuple[int, NDArray[np.intp]], ...] = ()  # numbers of factors, with groups that move one by one
     _unseen: Array | None = None  # directions, and the metric times each; None in kernels saved before it was kept
+    _metric_of_bounds: tuple[Arrow, Array] | None = None  # curvature and precision, if not those of `compressed`
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
 
     def _compress(self, psi_hat: Any) -> Compressed:
@@ -91,10 +94,40 @@ class OnSurrogate(RowKernel):
                 raise ValueError("the rows see a map of the model's parameters, so that a Compressed is not of these; "
                                  "give the point psi_hat, what the rows see, or leave it out")
             return self.model.own_surrogate(mean_seen(self.model, psi_hat) if isinstance(psi_hat, Result) else psi_hat)
+        self._plan_pass(psi_hat)
         if isinstance(psi_hat, Compressed):
             require_of(psi_hat, self.model)
             return psi_hat
         return compress(self.model, psi_hat)
+
+    def _plan_pass(self, psi_hat: Any) -> None:
+        """Have the pass that expands many rows find all else about the point, if point and metric are known before."""
+        model: Any = self.model
+        if not (self._in_blocks and self.decision in ("auto", "poisson") and is_long(model.n_rows)):
+            return
+        if model.learns_scale or is_sparse(model._glm.X):
+            return
+        if isinstance(psi_hat, Compressed):
+            point, factor = psi_hat.psi_hat, psi_hat.factor()
+        elif psi_hat is None and model._pilot is not None and model._pilot.scales(prior_of(model)) is not None:
+            point, factor = model._pilot.point, model._pilot.factor(layout_of(prior_of(model)))
+            self._metric_of_bounds = model._pilot.curvature, model._pilot.precision
+        else:
+            return
+        model._planned = About(model, np.array(point), root_of_rows(factor), tilted=True)
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether rows see one group's effects each."""
+        return isinstance(self.model, GLM) and len(self.model.factors) == 1
+
+    def _factor_of_bounds(self) -> ArrowFactor:
+        """Of the metric in which rows are bounded: a factor for each who asks."""
+        if self._metric_of_bounds is None:
+            return self.compressed.factor()
+        out = ArrowFactor(self._metric_of_bounds[0], layout_of(self.compressed.prior))
+        out.factor(self._metric_of_bounds[1])
+        return out
 
     def _first_inner(self, inner: str) -> str:
         mapped = self.model.own_surrogate is not None
@@ -179,21 +212,6 @@ class OnSurrogate(RowKernel):
             self._flat = flat_effects(model, np.array(self.compressed.psi_hat))
         return self._flat
 
-    def _root_of_rows(self) -> Array:
-        """Few columns in place of those of `covariance_root`, whose products with any row have the same norm.
-
-        With L the factor of the metric, blocks first, a column of L'^-1 that belongs to a block holds effects of this
-        block alone. A row sees those of one block, so that one column holds them for all blocks. Effects of other
-        factors are dense: each has a column.
-        """
-        arrow, factor = self.compressed.curvature, self.compressed.factor()
-        dense = np.asarray(arrow.block_coordinates()[1])
-        units = np.zeros((len(dense) + (arrow.width if arrow.n_blocks else 0), arrow.dim))
-        units[np.arange(len(dense)), dense] = 1.0
-        for k, unit in enumerate(units[len(dense) :]):
-            unit[arrow.start + k : arrow.start + arrow.n_blocks * arrow.width : arrow.width] = 1.0
-        return np.stack([factor.draw(unit) for unit in units], axis=1)
-
     def _lengths_of_rows(self) -> Array:
         """How far a step of length 1 in the metric moves each row's predictor at most, up to rounding.
 
@@ -205,7 +223,7 @@ class OnSurrogate(RowKernel):
         """
         model: Any = self.model
         if self._lengths is None:
-            self._lengths = np.asarray(model._lengths(self._root_of_rows()))
+            self._lengths = np.asarray(model._lengths(root_of_rows(self._factor_of_bounds())))
         return self._lengths
 
     def _better(self, flat: NDArray[np.intp] | None) -> tuple[Array | None, Arrow | None, Sites | None]:
@@ -388,6 +406,22 @@ class OnSurrogate(RowKernel):
         if isinstance(inner, NormalInner):
             return draws, np.array([inner.beside_of(x) for x in draws])
         return draws, np.where(np.isfinite([prior.value_of(x) for x in draws]), 0.0, -np.inf)
+
+
+def root_of_rows(factor: ArrowFactor) -> Array:
+    """Few columns in place of those of `covariance_root`, whose products with any row have the same norm.
+
+    With L the factor of the metric, blocks first, a column of L'^-1 that belongs to a block holds effects of this
+    block alone. A row sees those of one block, so that one column holds them for all blocks. Effects of other
+    factors are dense: each has a column.
+    """
+    arrow = factor.base
+    dense = np.asarray(arrow.block_coordinates()[1])
+    units = np.zeros((len(dense) + (arrow.width if arrow.n_blocks else 0), arrow.dim))
+    units[np.arange(len(dense)), dense] = 1.0
+    for k, unit in enumerate(units[len(dense) :]):
+        unit[arrow.start + k : arrow.start + arrow.n_blocks * arrow.width : arrow.width] = 1.0
+    return np.stack([factor.draw(unit) for unit in units], axis=1)
 
 
 def marginal_of(

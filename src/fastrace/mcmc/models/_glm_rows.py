@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
-from fastrace._models.rows import chunks, lengths, norms, products, products_with
+from fastrace._models.rows import CHUNK, chunks, lengths, products
 from fastrace.control_variates import cubic_shells, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
+from fastrace.mcmc.models._first_pass import About, Moments, Pilot
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models.base import Reference, _CompiledModel, normal_reach, quotients
@@ -29,6 +30,8 @@ __all__ = ["GLMRows", "expanded", "mixed_weights"]
 Array = NDArray[np.float64]
 
 _WIDE = 1 << 16  # rows at a time
+_NODES, _SHARES = np.polynomial.hermite_e.hermegauss(5)
+_SHARES /= _SHARES.sum()
 STEP = 1e-3  # of a predictor, between second derivatives whose difference is a third
 _TINY = -20.0    # logarithm of a learned scale over the size of outcomes, below which rows may be fitted exactly
 _FITTED = 0.01   # residual over that scale, below which they are,
@@ -41,7 +44,12 @@ class GLMRows(_CompiledModel):
     """The part of `GLM` that reads rows; `GLM` itself takes the arguments, names and priors."""
 
     _glm: GLMSource
-    _kept: tuple[Array, ...] | None = None  # point, factor, predictors and lengths of rows, while a kernel is made
+    _keeps = False  # whether what a pass about a point finds is kept, as long as a kernel is made:
+    _kept: About | None = None  # what was found, and
+    _planned: About | None = None  # what the pass that expands the rows at its point is to find too
+    _pilot: Pilot | None = None  # where that will be wanted, of many rows
+    _moments: Moments | None = None  # of columns, where the first pass took them
+    _computed = (*_CompiledModel._computed, "_moments", "_pilot")
 
     @property
     def n_columns(self) -> int:
@@ -112,7 +120,12 @@ class GLMRows(_CompiledModel):
         """
         point = _frames.floats_in_order(psi, (self.names or ())[: self.n_seen], "psi")
         self._require_misfit(point)
-        return expand_seen(self._glm, point)
+        planned = self._planned
+        if planned is None or not np.array_equal(planned.hat, point):
+            return expand_seen(self._glm, point)
+        out = expand_seen(self._glm, point, planned.take)
+        self._kept, self._planned = planned, None
+        return out
 
     def _expand(self, at: Array) -> Parts:
         self._require_misfit(at)
@@ -184,22 +197,26 @@ class GLMRows(_CompiledModel):
 
     def _start(self) -> Array:
         """Where to look for the mode from: zeros, or least squares of the outcomes, or of their logarithms."""
-        start, kind = np.zeros(self.n_seen), self._glm.outcomes
+        return self._first_guess(self._glm)
+
+    def _first_guess(self, glm: GLMSource) -> Array:
+        """The same of all rows, or of some."""
+        start, kind = np.zeros(self.n_seen), glm.outcomes
         logs = kind in ("count", "positive")
-        if not (logs or self.learns_scale) or hasattr(self._glm.X, "nnz"):
+        if not (logs or self.learns_scale) or hasattr(glm.X, "nnz"):
             return start
         p = self.n_columns
         total = squares = 0.0
         gradient, hessian = np.zeros(p), np.zeros((p, p))
-        for part, x in chunks(self._glm.X):
-            level = np.asarray(self._glm.y[part], dtype=np.float64)
+        for part, x in chunks(glm.X):
+            level = np.asarray(glm.y[part], dtype=np.float64)
             mean = level + 0.5 if kind == "count" else np.ones(len(level))
             if logs:
                 level = np.log(level + 0.5 if kind == "count" else level)
-            if self._glm.offset is not None:
-                level = level - self._glm.offset[part]
-            if self._glm.weights is not None:
-                mean = mean * self._glm.weights[part]
+            if glm.offset is not None:
+                level = level - glm.offset[part]
+            if glm.weights is not None:
+                mean = mean * glm.weights[part]
             gradient += (mean * level) @ x
             hessian -= x.T @ (mean[:, None] * x)
             total += float(mean.sum())
@@ -266,32 +283,39 @@ class GLMRows(_CompiledModel):
 
         Added to the gradient of an expansion, it puts the expansion's mean nearly where the posterior's mean is.
         """
-        center, times, out = self._predictors(hat), self._glm.term_weights, np.zeros(self.n_seen)
-        nodes, shares = np.polynomial.hermite_e.hermegauss(5)
+        kept = self._kept
+        if kept is not None and kept.tilt is not None and use is None and np.array_equal(kept.hat, hat) and (
+                np.array_equal(kept.across, spread)):
+            return kept.tilt.copy()
+        center, out = self._predictors(hat), np.zeros(self.n_seen)
         for first in range(0, self.n_rows, _WIDE):
             part = slice(first, min(first + _WIDE, self.n_rows))
-            y, eta = self._glm.y[part], center[part]
-            more = -self._glm.expand(y, eta)[1]
-            for node, share in zip(nodes, shares / shares.sum(), strict=True):
-                more = more + share * self._glm.expand(y, eta + node * spread[part])[1]
-            more = more if times is None else more * times[part]
-            more = more if use is None else more * use[part]
-            out[: self.n_columns] += self._glm.X[part].T @ more
-            for factor in self.factors:
-                values = factor.values(self._glm.X, part) * more[:, None]
-                for k in range(factor.width):
-                    out[factor.start + k : factor.stop : factor.width] += np.bincount(
-                        factor.codes[part], values[:, k], factor.n_groups)
+            self._add_tilt(out, part, self._glm.X[part], center[part], spread[part], None if use is None else use[part])
         return out
+
+    def _add_tilt(
+        self, out: Array, part: slice, x: Any, eta: Array, spread: Array, use: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Add that of some rows, whose entries of X are `x`, with predictors `eta` at `hat`."""
+        y, times = self._glm.y[part], self._glm.term_weights
+        more = -self._glm.expand(y, eta)[1]
+        for node, share in zip(_NODES, _SHARES, strict=True):
+            more = more + share * self._glm.expand(y, eta + node * spread)[1]
+        more = more if times is None else more * times[part]
+        more = more if use is None else more * use
+        out[: self.n_columns] += x.T @ more
+        for factor in self.factors:
+            values = factor.values(self._glm.X, part) * more[:, None]
+            for k in range(factor.width):
+                out[factor.start + k : factor.stop : factor.width] += np.bincount(
+                    factor.codes[part], values[:, k], factor.n_groups)
 
     # Bounds on how far terms change.
 
-    def _bounds(
-        self, hat: Array, factor: Array, watch: Callable[[slice, Any], None] | None = None
-    ) -> tuple[Any, ...]:
-        """`watch` is handed the rows that are read for it, some at a time, and which they are."""
+    def _bounds(self, hat: Array, factor: Array) -> tuple[Any, ...]:
         shells: tuple[tuple[float, Array], ...] = ()
-        center, across, rounding = self._read_about(hat, factor, watch)
+        about = self._about(hat, factor)
+        center, across, rounding = about.center, about.across, residual_rounding(about.largest)
         if self.learns_scale:
             weights, radius = mixed_weights(self._glm, self._glm.y, center, float(hat[-1]), across, factor)
         else:
@@ -303,31 +327,31 @@ class GLMRows(_CompiledModel):
             weights, shells = weights * times, tuple((r, w * times) for r, w in shells)
         return weights, radius, rounding, *shells
 
-    def _read_about(
-        self, hat: Array, factor: Array, watch: Callable[[slice, Any], None] | None
-    ) -> tuple[Array, Array, float]:
-        """`_predictors`, `_lengths` and `_rounding` of a point and a factor, in one pass."""
-        center, across, largest = np.empty(self.n_rows), np.empty(self.n_rows), 0.0
+    def _about(self, hat: Array, factor: Array) -> About:
+        """What a pass over the rows about a point finds, unless it was kept."""
+        kept = self._kept
+        if kept is not None and np.array_equal(kept.hat, hat) and np.array_equal(kept.factor, factor):
+            return kept
+        out = About(self, hat, factor)
         source, theta = self.engine(None)
         theta[0] = hat
-        for part, x, (moved, whitened) in products_with(self._glm.X, self.factors, [hat, factor]):
-            if watch is not None:
-                watch(part, x)
-            center[part], across[part] = moved, norms(whitened)
-            largest = max(largest, float(np.abs(source.read(np.arange(part.start, part.stop), [0])).max()))
-        if self._glm.offset is not None:
-            center += self._glm.offset
-        if self._kept is not None:
-            self._kept = hat.copy(), factor, center, across
-        return center, across, residual_rounding(largest)
+        X = self._glm.X
+        for first in range(0, self.n_rows, CHUNK):
+            part = slice(first, min(first + CHUNK, self.n_rows))
+            x = X[part] if hasattr(X, "nnz") else np.asarray(X[part], dtype=np.float64)
+            out.take(part, x, source.read(np.arange(part.start, part.stop), [0]))
+        if self._keeps:
+            self._kept = out
+        return out
 
     @contextlib.contextmanager
     def _keeping(self) -> Iterator[None]:
-        self._kept = ()
+        self._keeps = True
         try:
             yield
         finally:
-            self.__dict__.pop("_kept", None)
+            for name in ("_keeps", "_kept", "_planned"):
+                self.__dict__.pop(name, None)
 
     def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
         if self.learns_scale:
@@ -377,14 +401,14 @@ class GLMRows(_CompiledModel):
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""
         kept = self._kept
-        if kept and np.array_equal(kept[1], factor):
-            return kept[3]
+        if kept is not None and np.array_equal(kept.factor, factor):
+            return kept.across
         return lengths(self._glm.X, factor, self.factors)
 
     def _predictors(self, at: Array) -> Array:
         kept = self._kept
-        if kept and np.array_equal(kept[0], at):
-            return kept[2]
+        if kept is not None and np.array_equal(kept.hat, at):
+            return kept.center
         moved = self._movements(at)
         return moved if self._glm.offset is None else moved + self._glm.offset
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _frames
 from fastrace._models._priors import JointPrior
-from fastrace._models.rows import CHUNK
+from fastrace._models.rows import chunks
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import QuadraticPart
 from fastrace.mcmc.models.priors import (
@@ -28,9 +28,9 @@ from fastrace.mcmc.models.priors import (
     StudentT,
 )
 
-__all__ = ["DensityOf", "Effects", "Layout", "at_the_means", "check_group_names", "constrained", "joint_prior",
-           "layout_of", "learns", "moments_of", "normals_of_columns", "refuse_means_alone", "unconstrained",
-           "without_densities"]
+__all__ = ["DensityOf", "Effects", "Layout", "MomentsOfColumns", "at_the_means", "check_group_names", "constrained",
+           "joint_prior", "layout_of", "learns", "moments_of", "normals_of_columns", "refuse_means_alone",
+           "unconstrained", "without_densities"]
 
 Array = NDArray[np.float64]
 Coefficient = tuple[str, float, float, float, int]  # kind, mean, scale, degrees of freedom, pool
@@ -140,10 +140,13 @@ def at_the_means(means: Array, intercept: int, prior: Normal, own: Normal) -> Qu
                          ((intercept, float(prior.mean / means[intercept]), width / abs(float(means[intercept]))),))
 
 
-def layout_of(source: GLMSource, columns: Sequence[str], learns_scale: bool) -> Layout:
-    """The layout of a likelihood, in one pass over its rows."""
+def layout_of(
+    source: GLMSource, columns: Sequence[str], learns_scale: bool,
+    moments: tuple[list[float], list[float]] | None = None,
+) -> Layout:
+    """The layout of a likelihood, in one pass over its rows unless `moments` of its columns are known."""
     times = source.weights
-    means, spreads = _moments(source.X, times)
+    means, spreads = _moments(source.X, times) if moments is None else moments
     effects = []
     for factor in source.factors:
         table = factor.table
@@ -180,25 +183,48 @@ def moments_of(values: Array, times: Array | None = None) -> tuple[Any, Any]:
 
 def _moments(table: Any, times: Array | None = None) -> tuple[list[float], list[float]]:
     """The same of columns of a table, which may be sparse or lie in a file, in one pass."""
-    n = table.shape[0] if times is None else times.sum()
-    first: Any = None
-    total = square = np.zeros(table.shape[1])
-    for start in range(0, table.shape[0], CHUNK):
-        x = table[start:start + CHUNK]
-        x = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
-        if times is not None:
-            count = times[start:start + CHUNK]
+    moments = MomentsOfColumns(table.shape[1], times)
+    for part, x in chunks(table):
+        moments.take(part, x)
+    return moments.found()
+
+
+class MomentsOfColumns:
+    """Means and standard deviations of columns whose rows are handed over some at a time, in order.
+
+    Parameters
+    ----------
+    n_columns : int
+    times : ndarray of shape (n_rows,), optional
+        How often each row stands; once by default.
+    """
+
+    def __init__(self, n_columns: int, times: Array | None = None) -> None:
+        self.times, self.n_taken = times, 0
+        self._first: Any = None
+        self._total = self._square = np.zeros(n_columns)
+
+    def take(self, part: slice, x: Array) -> None:
+        """The next rows, in float64, and which they are."""
+        self.n_taken = part.stop
+        if self.times is not None:
+            count = self.times[part]
             seen = count > 0.0
             if not seen.any():
-                continue
+                return
             x, count = x[seen], count[seen]
-        first = x[0] if first is None else first
-        if times is None:
-            total, square = total + (x - first).sum(axis=0), square + np.square(x - first).sum(axis=0)
+        first = self._first = x[0].copy() if self._first is None else self._first
+        if self.times is None:
+            self._total = self._total + (x - first).sum(axis=0)
+            self._square = self._square + np.square(x - first).sum(axis=0)
         else:
-            total, square = total + count @ (x - first), square + count @ np.square(x - first)
-    variance = np.maximum(square / n - np.square(total / n), 0.0)
-    return (total / n + first).tolist(), np.sqrt(variance).tolist()
+            self._total, self._square = self._total + count @ (x - first), self._square + count @ np.square(x - first)
+
+    def found(self) -> tuple[list[float], list[float]]:
+        """The means and the standard deviations, once all rows were taken."""
+        n = self.n_taken if self.times is None else self.times.sum()
+        variance = np.maximum(self._square / n - np.square(self._total / n), 0.0)
+        return (self._total / n + self._first).tolist(), np.sqrt(variance).tolist()
 
 
 class _Builder:

@@ -195,8 +195,10 @@ def _found(
     model: GLM, hat: Array, spread: Array, flat: NDArray[np.intp] | None
 ) -> list[tuple[Array, NDArray[np.intp]]]:
     """Direction and rows of each site: groups of one effect first, the worst of them first, then rows."""
-    y, (here, ends) = np.asarray(model._glm.y), _bends(model, hat, spread)
     sites: list[tuple[Array, NDArray[np.intp]]] = []
+    if flat is None and _none_bends(model, spread):
+        return sites
+    y, (here, ends) = np.asarray(model._glm.y), _bends(model, hat, spread)
     taken, n_rows = np.zeros(model.n_rows, dtype=bool), 0
     any_size = len(np.unique(y[:_SOME])) <= MOST_OUTCOMES
     most = MOST_SITES if flat is None else MOST_OF_FEW
@@ -217,11 +219,26 @@ def _found(
                 sites.append((_mean_row(model, rows, share), rows))
                 taken[rows], n_rows = True, n_rows + counts[g]
     bad = np.where(taken, 0.0, np.maximum(*np.abs(ends)) * np.square(spread) / 6.0)
-    for i in np.argsort(-bad, kind="stable")[: most - len(sites)]:
-        if bad[i] < LEAST:
-            break
+    worst = np.flatnonzero(~(bad < LEAST))
+    for i in worst[np.argsort(-bad[worst], kind="stable")][: most - len(sites)]:
         sites.append((_mean_row(model, np.array([i]), np.ones(1)), np.array([i])))
     return sites
+
+
+def _none_bends(model: GLM, spread: Array) -> bool:
+    """Whether bounds on third derivatives say that no row and no group is a site, without a look at any outcome."""
+    third, times = model._glm.third_derivatives(), model._glm.term_weights
+    if not math.isfinite(third):
+        return False
+    change = third * (spread if times is None else spread * np.asarray(times))
+    if not float((change * np.square(spread)).max()) < 0.99 * 6.0 * LEAST:
+        return False
+    for f in model.factors:
+        widest = np.zeros(f.n_groups)
+        np.maximum.at(widest, f.codes, spread)
+        if f.terms == ("1",) and not float((_sums(f, change) * np.square(widest)).max()) < 0.99 * 6.0 * LEAST:
+            return False
+    return True
 
 
 def _mean_row(model: GLM, rows: NDArray[np.intp], share: Array) -> Array:

@@ -387,6 +387,9 @@ class Model:
         """Bound on the change of each row's term per whitened unit of length, shape (n_rows,), for TunaMH."""
         raise ValueError(f"no bound on the slope of the terms of {type(self).__name__} is known")
 
+    def _look(self, priors_of: Callable[[Layout], tuple[JointPrior, Any, QuadraticPart | None]]) -> None:
+        """What a model of many rows does before priors are put on a layout; `priors_of` puts them on that of some."""
+
     def _layout(self) -> Layout:
         """What priors as objects are put on."""
         raise NotImplementedError
@@ -416,6 +419,7 @@ class Model:
         if not asked:
             refuse_means_alone(self.prior_mean, self.names)
         prior, own = without_densities(prior)
+        self._look(lambda layout: joint_prior(layout, prior, group_prior, scale_prior))
         layout = self._layout()
         names = list(self.names or layout.columns)
         joint, hyper, self.prior_part = joint_prior(layout, prior, group_prior, scale_prior, own, names)

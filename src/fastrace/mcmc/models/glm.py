@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
-from fastrace._models.glm_inputs import check_offset, refuse_nothing, refuse_overflow
+from fastrace._models.glm_inputs import check_offset, is_sparse, refuse_nothing, refuse_overflow, require_finite
 from fastrace._models.grouping import Factor, as_groups
 from fastrace.likelihoods import SCALED, GLMSource
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._design import NewRows
+from fastrace.mcmc.models._first_pass import PriorsOf, first_pass, is_long
 from fastrace.mcmc.models._formula import arguments_of, refuse_options, with_given
 from fastrace.mcmc.models._glm_rows import GLMRows
 from fastrace.mcmc.models._joint import Layout, layout_of, normals_of_columns
@@ -44,7 +45,9 @@ class GLM(_frames.Indexed, GLMRows):
         `X` is read in place, a memory map and a sparse table of SciPy in rows (CSR) too. It is never copied whole, so
         leave it alone as long as the model is used: kernels hold an expansion of the rows as they were, and priors in
         units of the data are those of the columns as they were, so that the draws would be wrong without a sign of it.
-        All else is copied.
+        All else is copied. Where it is dense and has more than 4e5 rows, and priors learn scales, one pass refuses
+        numbers that are not finite, takes the moments that priors need, and sums up terms and their derivatives about a
+        point that 2e5 of the rows told before, so that `compress`, or a kernel that expands the rows, needs one more.
     scale : float, optional
         Of the "gaussian" family the standard deviation of the outcome about its mean; of "student-t" the scale of the
         Student distribution, in units of `y`; of "negative-binomial" and "gamma" the dispersion: the variance is
@@ -158,6 +161,7 @@ class GLM(_frames.Indexed, GLMRows):
     """
 
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula: name and number of columns of each
+    _unchecked: tuple[Any, ...] = ()  # what a frame calls the columns of X, until all numbers in them were looked at
     _doubts: tuple[str, ...] = ()  # about grouping factors, in words
     _new_rows: NewRows | None = None  # what a formula makes of new rows
     _computed = (*GLMRows._computed, "_terms", "_doubts", "index", "_new_rows")
@@ -188,13 +192,16 @@ class GLM(_frames.Indexed, GLMRows):
             raise ValueError(f"scale is {scale!r}; the {family!r} family has none: leave it out")
         if isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names):
             groups = tuple(group.called_by(names) for group in as_groups(groups)) or None
+        if is_long((getattr(X, "shape", None) or (0,))[0]) and not hasattr(X, "tocsr") and shuffle is None:
+            self._unchecked = (column_names(X),)
         self._glm = GLMSource(
             X, y, None, family, scale, df, offset=offset, weights=weights, trials=trials, groups=groups,
             learn_scale=scale is None and isinstance(family, str) and family in SCALED,
+            check_finite=not self._unchecked,
         )
         for index in _frames.indexes([X, y, offset, weights, trials])[:1]:
             self.index = index
-        refuse_overflow(self._glm.X, self._glm.y)
+        refuse_overflow(self._glm.X[:0] if self._unchecked else self._glm.X, self._glm.y)
         refuse_nothing(self._glm.weights, "weights")
         refuse_nothing(self._glm.trials, "trials")
         refuse_nothing(self._glm.term_weights, "weights times trials")
@@ -214,6 +221,10 @@ class GLM(_frames.Indexed, GLMRows):
         super().__init__(dim, self._glm.n_rows, prior_mean, prior_sd, log_prior, columns)
         weak = bool(self.factors) or self.learns_scale  # unless flat priors are spelled
         layout = self._take_priors(prior, group_prior, scale_prior, weak=weak and np.ndim(prior_sd) == 0)
+        if self._unchecked:  # no prior asked for more than that
+            require_finite(self._glm.X, *self._unchecked)
+            refuse_overflow(self._glm.X, self._glm.y)
+        self.__dict__.pop("_unchecked", None)
         self._require_priors()
         if layout is not None and self.n_hyper:
             self._doubts = doubts(self._glm, layout.factors)
@@ -418,7 +429,13 @@ class GLM(_frames.Indexed, GLMRows):
 
     def _layout(self) -> Layout:
         """What priors are put on."""
-        return layout_of(self._glm, list(self.names or ())[: self.n_columns], self.learns_scale)
+        return layout_of(self._glm, list(self.names or ())[: self.n_columns], self.learns_scale, self._moments)
+
+    def _look(self, priors_of: PriorsOf) -> None:
+        if is_long(self.n_rows) and not is_sparse(self._glm.X):
+            in_frame = self._unchecked[0] if self._unchecked else None
+            self._moments, self._pilot = first_pass(self, self.column_names, in_frame, priors_of)
+            self._unchecked = ()
 
     @property
     def _remedy(self) -> str:
