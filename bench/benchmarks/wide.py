@@ -1,9 +1,10 @@
-"""Hundreds of parameters: chains whose steps share passes over all rows, beside weighted draws without a chain.
+"""Hundreds of parameters: chains whose steps share rows, or passes over all, beside weighted draws without a chain.
 
 Effective draws a CPU second, after set-up, by the error of averages over many batches of draws: the variance of a
 coordinate over that of its average in a batch. Of squares likewise, and of whether a coordinate is in its lower
 twentieth. So many independent draws would have the same error. Effective sizes by autocorrelation, which stand beside
-them, see nothing of what frames do for squares. `python -m benchmarks.wide` in bench/ prints a table in ten minutes.
+them, see nothing of what frames do for squares; of chains they are those of the slowest coordinate.
+`python -m benchmarks.wide` in bench/ prints a table in ten minutes.
 """
 
 import functools
@@ -20,7 +21,8 @@ KINDS = {
     "single": {"batch": 128, "walk_share": 0.01, "mirror": False},
     "pairs": {"batch": 128, "walk_share": 0.01},
     "frames": {"walk_share": 0.001, "mirror": False, "frames": True},
-    "frames of pairs": {"walk_share": 0.001, "frames": True},       # what mcmc.sample takes
+    "frames of pairs": {"walk_share": 0.001, "frames": True},
+    "minibatches": {"batch": 256, "walk_share": 0.001},             # what mcmc.sample takes
 }
 
 
@@ -45,7 +47,8 @@ def drawn(kind, dim, n_draws):
     options = dict(KINDS[kind])
     if options.get("frames"):
         options["batch"] = dim * (1 + options.get("mirror", True))
-    kernel = mcmc.Metropolis(of, proposal="independent", control_variate=reference, **options)
+    make = mcmc.PoissonMinibatchMetropolis if kind == "minibatches" else mcmc.Metropolis
+    kernel = make(of, proposal="independent", control_variate=reference, **options)
     state = kernel.init(rng=1)
     start = time.process_time()
     _, steps = kernel.run(np.random.default_rng(1), state, n_draws)
@@ -53,7 +56,10 @@ def drawn(kind, dim, n_draws):
 
 
 def measured(kind, dim, batches):
-    """Effective draws a second of means, squares, tails and by autocorrelation of coordinates and of their squares."""
+    """Effective draws a second of means, squares, tails and by autocorrelation of coordinates and of their squares.
+
+    Those by autocorrelation are the least of all coordinates; of weighted draws, by their weights.
+    """
     draws, weights, took = drawn(kind, dim, 2 * dim * batches)
     z = (draws - weights @ draws / weights.sum()) / np.sqrt(np.square(model(dim)[1].factor).sum(axis=1))
     out = []
@@ -65,7 +71,7 @@ def measured(kind, dim, batches):
     if kind == "laplace":
         out += 2 * [weights.sum() ** 2 / np.square(weights).sum()]
     else:
-        out += [np.mean([mcmc.effective_sample_size(x[None]) for x in value.T]) for value in (z, np.square(z))]
+        out += [min(mcmc.effective_sample_size(x[None]) for x in value.T) for value in (z, np.square(z))]
     return [x / took for x in out]
 
 
