@@ -253,9 +253,25 @@ def test_a_table_never_hides_a_single_line(n_best, whole):
     assert "more pair" not in str(fr.Comparison(12, reference=0).result())
 
 
-def test_a_tiny_error_bound_of_the_normal_rule_says_what_it_rests_on(rng):
+@pytest.mark.parametrize("delta", [0.2, 0.003])
+def test_no_error_bound_of_a_normal_approximation_is_below_delta(delta, rng):
+    """At any door: nobody knows how right smaller ones are. A support, or a table that was read, says more."""
     values = rng.random((5000, 2)) + [0.0, 0.4]
-    said = "on, if means were normal that far out"
-    assert said in str(fr.race(values, rng=1))
-    assert said not in str(fr.race(values, support=(0, 1.4), rng=1))
-    assert said not in str(fr.race(values - [0.0, 0.38], max_pulls=300, rng=1))
+    arms, rewards = np.tile([0, 1], 2000), values[:2000].ravel()
+
+    def compared(support):
+        test = fr.Comparison(2, delta, support)
+        test.observe_many(arms, rewards)
+        return test.result().error_bound
+
+    for of in (
+        lambda support: fr.race(values, delta, support=support, rng=1).error_bound,
+        lambda support: fr.race(values, delta, support=support, student=support is None, rng=1).error_bound,
+        lambda support: fr.LUCB(2, 1, delta=delta, support=support).run(values, rng=1).error_bound,
+        lambda support: fr.BettingRace(2, delta=delta, support=support).run(values, rng=1).error_bound,
+        compared,
+    ):
+        assert of(None) == pytest.approx(delta, rel=1e-12) and of((0.0, 1.4)) < delta
+    assert f"any delta from {delta:.3g} on" in str(fr.race(values, delta, rng=1))
+    assert fr.race(values - [0.0, 0.38], delta, max_pulls=300, rng=1).error_bound > delta
+    assert fr.race(values - [0.0, 0.4], delta, rng=1).error_bound == 0.0            # all was read

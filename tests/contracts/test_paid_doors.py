@@ -208,6 +208,15 @@ def test_missing_rewards_are_counted_one_by_one(door, missing):
         DOORS[door](Cells(GAPS), {"missing": "raise"})
 
 
+@pytest.mark.parametrize("door", [fr.FiniteRace, fr.BettingRace.run, fr.LUCB.run, fr.select_best])
+def test_each_door_says_how_rows_at_random_are_drawn(door):
+    said = re.sub(r"\s+", " ", inspect.getdoc(door))
+    with_replacement = door in (fr.LUCB.run, fr.select_best)
+    order = re.search(r'order : \{"random", "given"\}.*?``"given"``:? ', said)[0] if "order : {" in said else said
+    assert ("with replacement, unlike" in order) == with_replacement
+    assert ("without replacement" in order) != with_replacement
+
+
 @SILENCED
 @pytest.mark.parametrize("door", [door for door in DOORS if where(door, "order")])
 def test_both_orders_are_taken(door):

@@ -128,7 +128,8 @@ def test_the_error_bound_is_the_delta_at_which_the_interval_ends_at_zero():
     for support, rewards in ((None, x), (None, rare), (None, -rare), ((0, 1), x)):
         test = fr.Comparison(2, support=support)
         test.observe_many(arms, rewards)
-        bound = float(test.result().error_bound[0])
+        bound = float(np.exp(-test._intervals(evidence=True)["pairs"][3][0]))
+        assert test.result().error_bound[0] == pytest.approx(bound if support else max(bound, test.delta), rel=1e-12)
         assert 1e-12 < bound < 0.5
         for delta, clear in ((bound * 1.1, True), (bound * 0.9, False)):
             again = fr.Comparison(2, delta, support, smaller_is_better=(rewards < 0).any())

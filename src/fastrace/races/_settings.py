@@ -170,7 +170,7 @@ class RaceSettings:
 
         The plan spends log(1 / delta) on one comparison at one look; less evidence than that says how much larger delta
         would have to be, more how much smaller. The normal rule's evidence is a share of its half-width, whose error is
-        bounded by the union over looks.
+        bounded by the union over looks; it says nothing of smaller deltas than that asked for.
         """
         if evidence == math.inf:
             return 0.0
@@ -187,6 +187,7 @@ class RaceSettings:
             if self.student:
                 quantile, evidence = float(self.plan(running, student=False)[1][0]), min(evidence, 1.0)
             error = comparisons * (looks.size - 1) * float(_half_widths.normal_tail(evidence * quantile))
+            error = max(self.delta, error)      # further out, the means of few rows need not be normal
         return min(error, self.delta if stopped_by in ("bound", "exact", "epsilon") else 1.0)
 
     def plan(self, n_running: int, student: bool | None = None) -> Plan:

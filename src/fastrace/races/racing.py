@@ -54,11 +54,11 @@ class FiniteRace(InFlight):
     offset : array_like, shape (n_arms,), optional
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
     order : {"random", "given"}, default "random"
-        ``"random"`` reads a fresh uniform subset of rows. ``"given"`` reads a window of rows in order from a random
-        start, several times faster. The promise then holds only if the rows were put in uniform random order
-        beforehand (`ArraySource.shuffled` does that): sorted rows void it, and the race cannot see that. Successive
-        races share that one order, so their errors are not independent. Its former name is ``access``, with
-        "shuffled" for "given".
+        ``"random"`` reads a fresh uniform subset of rows, without replacement: each at most once. ``"given"`` reads a
+        window of rows in order from a random start, several times faster. The promise then holds only if the rows were
+        put in uniform random order beforehand (`ArraySource.shuffled` does that): sorted rows void it, and the race
+        cannot see that. Successive races share that one order, so their errors are not independent. Its former name is
+        ``access``, with "shuffled" for "given".
     student : bool, default False
         Student quantiles in the normal rule: protects small first looks.
     skewness_guard : bool, default False
@@ -83,8 +83,9 @@ class FiniteRace(InFlight):
         It never turns to a full pass that costs more than what is left.
     cost : float or array_like of shape (n_arms,), optional
         What one evaluation costs, in any unit; `RaceResult.cost` adds it up. A race whose evaluations cost something
-        never reads a row again for a pass in order. A series of pandas, here and in `support` and `offset`, goes by
-        the names of the arms. Without `names` the first series names the arms, and tables must have the same names.
+        never reads a row again for a pass in order; it favours no cheap arm. A series of pandas,
+        here and in `support` and `offset`, goes by the names of the arms. Without `names` the first series names the
+        arms, and tables must have the same names.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race

@@ -41,7 +41,7 @@ class ComparisonResult(Result):
         The one over the other, and its interval. Nothing is known while the other mean may be 0 or less.
     error_bound : ndarray of float, shape (n_pairs,)
         Anytime p-value of "the means are equal": the smallest `delta` at which the bets of the difference would exclude
-        0 now, at most 1.
+        0 now, at most 1. Not below `delta` where ``kind`` is "asymptotic": see `RaceResult`.
     verdict : tuple of str
         Of each pair: ``"better"`` or ``"worse"`` (0 lies outside the interval of the difference), ``"equivalent"`` (the
         interval lies within `epsilon` of 0) or ``"not known yet"``.

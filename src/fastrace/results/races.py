@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from fastrace._base._words import counted, ending, short
 from fastrace.results.base import ArmsResult, Column, ComparedResult
 
-FAR_OUT = 1e-3          # tails of normal laws below which means of some 50 rows need not have them
-
 
 def _ties(answer: RaceResult | UnequalResult, value: NDArray[np.float64]) -> list[str]:
     """A line that names the arms whose value, known exactly, is that of the best arm."""
@@ -92,9 +90,10 @@ class RaceResult(ComparedResult):
     error_bound : float
         The smallest delta at which `best` would be the answer by what has been read: an anytime p-value of "one of
         `best` is wrong" (by `epsilon` or more, where that is given). At most `delta` once a race has decided, 0 if all
-        was read, 1 where nothing speaks for the answer; nan for `LilUCB`. Of the normal rule it is the tail of a normal
-        law beyond the lead, added up over looks and pairs: means of few rows follow that law in the middle, not far
-        out, so take 1e-9 there for "very small", and for no number.
+        was read, 1 where nothing speaks for the answer; nan for `LilUCB`. Of the normal rule, which is asymptotic, it
+        is not below `delta`: means of few rows follow a normal law in the middle, not far out. As the first look grows,
+        a statement at one `delta` becomes right; how early, for a smaller one, nobody can tell. So it is in all results
+        that rest on a normal approximation. To claim less error, ask for a smaller `delta`.
     epsilon : float
         As asked for; in reward units.
     cost : float or None
@@ -178,8 +177,7 @@ class RaceResult(ComparedResult):
         ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
         paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
-            f"  the answer would stand at any delta from {self.error_bound:.3g} on"
-            f"{', if means were normal that far out' if self.bound == 'normal' and self.error_bound < FAR_OUT else ''}"]
+            f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
         how = "run(result.source)" if self.source is not None else "run(...) or race_async(evaluate, race=result.race)"
         on = [] if self.race is None else [f"  nothing paid for is lost: result.race.{how} goes on"]
         return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(), *on,
@@ -296,8 +294,8 @@ class StreamRaceResult(ComparedResult):
         whoever leads, with probability at least ``1 - delta``.
     error_bound : float
         The smallest delta at which the answer would stand now, however the race was stopped; not below `delta` where
-        ``kind`` is "asymptotic", as evidence may be of events that nobody has seen. nan where nothing is promised, and
-        of races by brackets that have not stopped by themselves.
+        ``kind`` is "asymptotic", as evidence may be of events that nobody has seen: see `RaceResult`. nan where nothing
+        is promised, and of races by brackets that have not stopped by themselves.
     pulls : ndarray of int64, shape (n_arms,)
         Rewards used of each arm.
     n_rounds : int

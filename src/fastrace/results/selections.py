@@ -47,7 +47,7 @@ class SelectionResult(ComparedResult):
     error_bound : float
         Bound on the probability that the selection is wrong, by the rule's own reckoning; nan where it has none. Of
         `LUCB`, and of `select_best` by default, the smallest delta at which the rule would have stopped by then, as in
-        `RaceResult`: at most `delta` once it has stopped by itself. It is `delta` there where ``kind`` is "asymptotic",
+        `RaceResult`: at most `delta` once it has stopped by itself. It is `delta` there where ``kind`` is "asymptotic"
         and where `epsilon` was asked for and the best are known all the same. Where ``stopped_by`` is "exact" it is 0
         if all arms were read, and `delta` if some had been told apart.
     cutoff : float

@@ -427,12 +427,17 @@ class Comparison(_checks.OwnInit):
         return ComparisonResult(
             names=self.names, mean=mean, lower=lower, upper=upper, pulls=self._counts.copy(), pairs=self._pairs.copy(),
             difference=difference, difference_lower=low, difference_upper=high, ratio=ratio, ratio_lower=ratio_low,
-            ratio_upper=ratio_high, error_bound=np.exp(-np.maximum(evidence, 0.0)),
+            ratio_upper=ratio_high, error_bound=np.exp(-np.clip(evidence, 0.0, self._most_evidence)),
             verdict=tuple(self._verdict(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)),
             kind=self.kind, delta=self.delta, epsilon=self.epsilon, support=self.support,
             n_clusters=np.array([len(arm.place) for arm in self._arms]) if self.clusters else None,
             history=self.history, note=self._note(), warnings=self._doubts(),
         )
+
+    @property
+    def _most_evidence(self) -> float:
+        """The log of the evidence that is believed: of asymptotic bets no more than `delta` needs."""
+        return math.inf if self.kind == "exact" else -math.log(self.delta)
 
     def _verdict(self, low: float, high: float) -> str:
         if low > 0.0 or high < 0.0:
