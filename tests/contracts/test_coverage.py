@@ -267,3 +267,69 @@ def test_a_choice_is_within_epsilon_of_the_best(cls, given, law, trials, n, seed
             wrong += result.best != 1
     assert_rate_at_most(wrong, trials, 1.2 * DELTA if asymptotic else DELTA)
     assert decided or n < 5000
+
+
+# Rules by bets are nearly tight between arms that are all but equal: of so many trials, they are refuted if they spend
+# some times the delta that they promise. The bounds of Hoeffding and Bernstein are far from tight here: nothing but
+# their twins tells a bold one.
+
+
+def wrong_decisions(delta, trials, seed):
+    wrong = 0
+    for trial, rng in enumerate(generators(trials, seed, 7)):
+        x, near = rng.beta(0.5, 0.5, 100), 1e-7 if trial % 2 else -1e-7
+        test = AcceptTest(x, delta=delta, support=(0.0, 1.0), first_look=2, scan_advantage=1.0, rng=rng)
+        wrong += test.decide(math.fsum(x) + near) != (near < 0)
+    return wrong
+
+
+def wrong_races(delta, trials, seed):
+    wrong = 0
+    for rng in generators(trials, seed, 8):
+        x = (rng.random(60) < 0.5).astype(float)
+        values = np.column_stack([rng.permutation(x), rng.permutation(x) + 1e-6, rng.permutation(x)])
+        wrong += fr.FiniteRace(3, 60, delta, support=(0.0, 1.01), first_look=2, scan_advantage=1.0, rng=rng).run(
+            values).best != 1
+    return wrong
+
+
+def lost_arms(delta, trials, seed):
+    wrong = 0
+    for rng in generators(trials, seed, 9):
+        rewards = (rng.random((60, 2)) < 0.5).astype(float)
+        wrong += len(fr.BettingRace(2, 60, delta, (0.0, 1.0)).run(rewards, order="given").active) < 2
+    return wrong
+
+
+def wrong_choices(delta, trials, seed, **given):
+    wrong, paired = 0, {"paired": True} if given.get("paired") else {}
+    for rng in generators(trials, seed, 10):
+        x = (rng.random(200) < 0.5).astype(float)
+        table = np.column_stack([x, rng.permutation(x) + 1e-3])
+        rule = fr.LUCB(2, 1, 0.0, delta, **{"support": (0.0, 1.001), **given})
+        result = rule.run(ResampledPulls(table, rng=rng, **paired), max_pulls=600)
+        wrong += result.stopped_by != "max_pulls" and result.best != 1
+    return wrong
+
+
+NEARLY_TIGHT = {        # wrong answers, trials, and how many times too bold a rule is that they refute
+    "AcceptTest": (wrong_decisions, 2000, 2.0),
+    "FiniteRace": (wrong_races, 2000, 3.0),
+    "BettingRace": (lost_arms, 500, 5.0),
+    "LUCB by pairs": (wrong_choices, 500, 7.0),
+    "LUCB, paired": (functools.partial(wrong_choices, paired=True), 500, 7.0),
+    "LUCB, symmetric": (functools.partial(wrong_choices, support=None, symmetric=True), 500, 7.0),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY_TIGHT)
+def test_rules_by_bets_are_wrong_as_seldom_as_promised(name, seed):
+    wrong, trials, _ = NEARLY_TIGHT[name]
+    assert_rate_at_most(wrong(DELTA, trials, seed), trials, DELTA)
+
+
+@pytest.mark.parametrize("name", NEARLY_TIGHT)
+def test_bold_rules_by_bets_are_refuted(name, seed):
+    wrong, trials, bold = NEARLY_TIGHT[name]
+    with pytest.raises(AssertionError, match="promised 0.1"):
+        assert_rate_at_most(wrong(bold * DELTA, trials, seed), trials, DELTA)
