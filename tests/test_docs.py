@@ -100,6 +100,18 @@ def test_guides_link_to_what_exists():
             if "://" not in link and not (page.parent / link).exists()] == []
 
 
+def test_goals_of_benchmarks_are_counted_right():
+    """What a section says of its table, how many lines reach their goal, is what stands in the table."""
+    counted = 0
+    for section in (ROOT / "bench/README.md").read_text(encoding="utf-8").split("\n## "):
+        said = re.search(r"(\d+) lines reach their goal, (\d+) do not", section)
+        if said:
+            rows = [line for line in section.splitlines() if line.startswith("| ")]
+            assert [sum(word in row for row in rows) for word in ("reached", "MISSED")] == list(map(int, said.groups()))
+            counted += 1
+    assert counted == 2
+
+
 def test_readme_opens_with_the_two_commands():
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25])
     assert 'python -m pip install ".[demo]" && fastrace demo' in first_screen
