@@ -142,7 +142,7 @@ def halfway(name):
 # Journals of `race_async`, one request at a time, so that the file is always the same.
 JOURNALS = {
     "race": lambda evaluate, path: fr.race_async(
-        evaluate, 4, 400, 1e-3, support=(0.0, 1.2), first_look=10, missing="drop", n_best=2, epsilon=0.01,
+        evaluate, 4, 400, 1e-3, support=(0.0, 1.2), first_look=10, growth=1.1, missing="drop", n_best=2, epsilon=0.01,
         names=["a", "b", "c", "d"], concurrency=1, rng=catalogue.SEED, journal=path),
     "LUCB": lambda evaluate, path: fr.race_async(
         evaluate, race=fr.LUCB(4, 1, 0.05, missing="worst"), concurrency=1, journal=path, max_pulls=600),

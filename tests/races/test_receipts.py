@@ -22,7 +22,7 @@ KINDS = {
     "whole table": {"support": (0, 1), "first_look": 4000},
     "budget": {"support": (0, 1), "max_pulls": 1003},
     "drop": {"support": (0, 1), "missing": "drop"},
-    "proxy": {"support": (0, 1), "proxy": VALUES[:, :1] * 0.5},
+    "proxy": {"support": (0, 1), "proxy": VALUES[:, :1] * 0.5, "growth": 1.1},
 }
 
 

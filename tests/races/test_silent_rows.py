@@ -146,7 +146,7 @@ def test_a_table_costs_nothing_and_is_read_to_its_end():
     values = VALUES.copy()
     values[:, 1] = np.nan
     values[1234, 1] = 1.0
-    result = fr.race(values, rng=1, **OPTIONS)
+    result = fr.race(values, rng=1, growth=1.1, **OPTIONS)      # by default, a look before the last rows decides
     assert (result.n_dropped, result.stopped_by) == (1999, "exact")
 
 

@@ -197,9 +197,9 @@ def first_look(value: int) -> int:
     return _checks.integer(value, "first_look", 2, "one row has no variance")
 
 
-def growth(value: float | None, rule: str) -> float:
-    """Factor between looks; 1.1 for betting, whose looks are free, and else 2 by default."""
-    factor = (1.1 if rule == "betting" else 2.0) if value is None else _checks.real(value, "growth")
+def growth(value: float | None, rule: str, of_bets: float = 1.1) -> float:
+    """Factor between looks; `of_bets` for betting, whose looks are free, and else 2 by default."""
+    factor = (of_bets if rule == "betting" else 2.0) if value is None else _checks.real(value, "growth")
     if not 1.0 < factor <= 1e6:
         raise ValueError(f"growth is {value!r}; a factor above 1 is needed, so that looks move on")
     return factor

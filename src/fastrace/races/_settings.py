@@ -57,6 +57,7 @@ class RaceSettings:
         missing: str = "raise",
         proxy: ArrayLike | None = None,
         names: Sequence[str] | None = None,
+        growth_of_bets: float = 1.05,
     ) -> None:
         self.n_arms, self.n_rows = _options.population(n_arms, n_rows)
         called = _frames.arms_called(names, self.n_arms, support=support, cost=cost)
@@ -66,7 +67,7 @@ class RaceSettings:
         if self.bound == "betting" and self.variance == "marginal":
             raise ValueError("bound is 'betting' and variance is 'marginal'; bets are on paired differences only")
         self.first_look = _options.first_look(first_look)
-        self.growth = _options.growth(growth, self.bound)
+        self.growth = _options.growth(growth, self.bound, growth_of_bets)
         self.low: NDArray[np.float64] | None = None
         self.high: NDArray[np.float64] | None = None
         if support is not None:

@@ -48,7 +48,7 @@ class FiniteRace(InFlight):
     first_look : int, optional
         Rows of the first look, at least 2; 50, or 20 with a `proxy`, which says nothing before.
     growth : float, optional
-        Factor between looks; 2.0, or 1.1 for betting, where looks are free.
+        Factor between looks; 2.0, or 1.05 for betting, where looks cost no evaluations.
     support : tuple of float or of arrays of shape (n_arms,), optional
         Interval (low, high) that holds every reward, offsets not included. Needed by every bound but the normal one.
     offset : array_like, shape (n_arms,), optional

@@ -135,6 +135,7 @@ class DiscreteSampler:
             scan_advantage=None,
             outside=outside,
             names=self._names,
+            growth_of_bets=1.1,  # of a draw, which reads little, looks take some of the time
         )
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior
