@@ -17,7 +17,8 @@ RULES = {"FiniteRace": "FiniteRace", "BettingRace": "differences", "BettingRace,
          "differences, in order", "LUCB": "LUCB", "LUCB, paired": "LUCB, paired"}
 DELTA, MOST_ROUNDS = 0.05, 60_000
 KNOWN = "whole rounds, means known"
-RUNS = {"LUCB": 400, "LUCB, paired": 100, "BettingRace": 100, KNOWN: 100}       # of independent arms
+BY_INTERVALS = "LUCB by intervals"      # its rule when the goals of independent arms were set
+RUNS = {"LUCB": 400, BY_INTERVALS: 400, "LUCB, paired": 100, "BettingRace": 100, KNOWN: 100}       # of independent arms
 
 
 def rounds_time(means):
@@ -55,7 +56,8 @@ def independent(means, rule, k):
         result = fr.BettingRace(len(means), support=(0, 1), rule="differences").run(rewards, order="given")
         assert result.stopped_by == "bound"
         return result.pulls.sum()
-    return fr.LUCB(len(means), 1, delta=DELTA, paired=rule == "LUCB, paired").run(BernoulliPulls(means, rng=k)).n_read
+    options = {"LUCB, paired": {"paired": True}, BY_INTERVALS: {"rule": "intervals"}}.get(rule, {})
+    return fr.LUCB(len(means), 1, delta=DELTA, **options).run(BernoulliPulls(means, rng=k)).n_read
 
 
 @functools.lru_cache

@@ -66,8 +66,7 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
 
         - ``"universal"``: a universal portfolio of bets on every candidate mean [3]_. In the table in the notes it is
           the narrowest kind, or within 3 % of it, at all times shown but one: at t = 10 on rewards of which one in 10
-          is 1, ``"beta-binomial"`` is 5 % narrower. Between them ``"betting"`` is 7 % narrower at 200 of the lognormal
-          rewards (``bench/paid_and_streams.py``). The notes say how it bets.
+          is 1, ``"beta-binomial"`` is 5 % narrower. The notes say how it bets.
         - ``"empirical-bernstein-mixture"``: gamma-exponential mixture [1]_. The boundary is found by Newton's method.
         - ``"empirical-bernstein-plug-in"`` (or ``"plug-in"``): predictable plug-in [2]_, the fastest.
         - ``"empirical-bernstein-stitched"`` (or ``"stitched"``): polynomial stitching [1]_, which shrinks by a law of
