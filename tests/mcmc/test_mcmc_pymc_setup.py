@@ -10,6 +10,7 @@ from fastrace import mcmc
 from fastrace._base._progress import phase
 from fastrace.mcmc.doors.pymc import _expansions, _mapped
 from fastrace.mcmc.kernels import _choice
+from fastrace.mcmc.models._curves import _by_pytensor
 from fastrace.mcmc.models._modes import find_mode
 
 pytensor = pytest.importorskip("pytensor")
@@ -66,6 +67,18 @@ def test_what_stands_for_operations_entry_by_entry_has_their_numbers(once):
     at = np.array([1e-6, 0.3, 7.0, 2e5]), np.array([-40.0, -0.7, -0.5, -1e-9]), np.arange(4)
     for ours, theirs in zip(function(*at), slow(*at), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=4e-16, strict=True)
+
+
+@no_compiler
+def test_terms_of_a_predictor_in_pytensor_are_made_by_numpy(monkeypatch):
+    made, function = [], pytensor.function
+    monkeypatch.setattr(pytensor, "function", lambda *args, **kw: made.append(function(*args, **kw)) or made[-1])
+    y, eta = np.array([0.0, 1.0, 1.0]), np.array([-0.5, 0.2, 30.0])
+    parts = _by_pytensor(lambda eta, y: y * eta - pt.softplus(eta))(2, eta, [y])
+    assert len(made) == 1 and by_numpy(made[0])
+    p = 1.0 / (1.0 + np.exp(-eta))
+    for ours, plain in zip(parts, (y * eta - np.logaddexp(0.0, eta), y - p, -p * (1.0 - p)), strict=True):
+        np.testing.assert_allclose(ours, plain, rtol=1e-12, atol=1e-15)
 
 
 @no_compiler

@@ -104,6 +104,9 @@ def _by_jax(term: Callable[..., Any]) -> Curve:
 def _by_pytensor(term: Callable[..., Any]) -> Curve:
     import pytensor
     import pytensor.tensor as pt
+    from pytensor.compile.mode import get_mode
+
+    from fastrace.mcmc.models._by_numpy import by_numpy
 
     functions: dict[tuple[int, tuple[Any, ...]], Any] = {}
     lock = threading.Lock()
@@ -117,7 +120,8 @@ def _by_pytensor(term: Callable[..., Any]) -> Curve:
             for _ in range(order):
                 outputs.append(pytensor.gradient.grad(outputs[-1].sum(), eta, disconnected_inputs="ignore"))
             outputs = [out + pt.zeros_like(eta) for out in outputs]
-            functions[key] = pytensor.function([eta, *inputs], outputs, on_unused_input="ignore")
+            functions[key] = pytensor.function([eta, *inputs], outputs, on_unused_input="ignore",
+                                               mode=by_numpy(get_mode(None)))
         return functions[key]
 
     def curve(order: int, eta: Array, columns: Sequence[NDArray[Any]]) -> list[Array]:

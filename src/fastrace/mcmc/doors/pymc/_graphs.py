@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +18,8 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
 from pytensor.graph.utils import MethodNotDefined
-from pytensor.scalar import Add, Cast, Clip, Mul, Second
-from pytensor.scalar.basic import upgrade_to_float_no_complex
-from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
+from pytensor.scalar.math import Softplus
 from pytensor.tensor.elemwise import Elemwise
-from scipy.special import zeta
 
 from fastrace._base._progress import stage
 from fastrace._base._words import counted
@@ -32,6 +28,7 @@ from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, law, row
 from fastrace.mcmc.doors.pymc._families import LAWS
 from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
 from fastrace.mcmc.doors.pymc._words import refuse_simulator, why_not_by_rows
+from fastrace.mcmc.models._by_numpy import by_numpy
 
 Parts = tuple[float, NDArray[np.float64], NDArray[np.float64]]  # value, gradient, Hessian
 
@@ -48,48 +45,6 @@ _CALLED = {"all": "terms of all rows", "terms": "terms of rows", "slope": "gradi
 _TOGETHER, _MOST = 2_000_000, 64  # numbers that derivatives along many directions may take at once; directions at most
 
 
-def _as_numpy_has_it(fgraph: Any, node: Any) -> Any:
-    """Sums and products of two in place of many, and what stands for operations that PyTensor makes entry by entry.
-
-    These are log(1 + exp(x)), log(1 - exp(x)), casts to a wider type, bounds, the second derivative of log gamma, and
-    spreading over a shape.
-    """
-    op, inputs = node.op.scalar_op, node.inputs
-    if isinstance(op, Add | Mul) and len(inputs) > 2:
-        return [functools.reduce(node.op, inputs)]
-    if isinstance(op, Softplus) and inputs[0].dtype == node.outputs[0].dtype:
-        x = inputs[0]
-        return [pt.maximum(x, np.zeros((), x.dtype)) + pt.log1p(pt.exp(-pt.abs(x)))]
-    wide = node.outputs[0].dtype
-    if isinstance(op, Log1mexp) and inputs[0].dtype == wide:
-        x = inputs[0]
-        return [pt.switch(x < math.log(0.5), pt.log1p(-pt.exp(x)), pt.log(-pt.expm1(x)))]
-    if isinstance(op, Clip) and all(i.dtype == wide for i in inputs):
-        x, low, high = inputs
-        return [pt.switch(x < low, low, pt.switch(x > high, high, x))]
-    if type(op) is TriGamma and inputs[0].dtype == wide:
-        return [_TRIGAMMA(inputs[0])]
-    if isinstance(op, Second) and wide == inputs[1].dtype == np.result_type(*(i.dtype for i in inputs)):
-        return [pt.switch(np.ones((), bool), inputs[1], inputs[0])]
-    if isinstance(op, Cast) and np.result_type(inputs[0].dtype, wide) == wide:
-        return [pt.mul(inputs[0], np.ones((), wide))]
-    return None
-
-
-class _SeriesTriGamma(TriGamma):  # type: ignore[misc]
-    """The second derivative of log gamma of whole arrays, where SciPy's own is asked for entry by entry."""
-
-    nfunc_spec = (f"{__name__}.trigamma", 1, 1)
-
-
-def trigamma(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As `scipy.special.polygamma(1, x)` computes it."""
-    return np.asarray(zeta(2.0, x))
-
-
-_TRIGAMMA = Elemwise(_SeriesTriGamma(upgrade_to_float_no_complex, name="tri_gamma"))
-
-
 class _SmoothSoftplus(Softplus):  # type: ignore[misc]
     """log(1 + exp(x)) as one function in JAX, where PyTensor's own has a branch for each range of x."""
 
@@ -104,13 +59,7 @@ def _in_one_piece(fgraph: Any, node: Any) -> Any:
 def _mode(given: Any, check_bounds: bool) -> Any:
     """The mode given or PyTensor's own, with PyMC's -inf for parameters out of range."""
     bounds = "local_check_parameter_to_ninf_switch" if check_bounds else "local_remove_check_parameter"
-    mode = get_mode(given).including(bounds)
-    by_numpy = type(mode.linker).__name__ in ("PerformLinker", "VMLinker", "OpWiseCLinker")
-    if not by_numpy or (pytensor.config.cxx and given != _NOT_COMPILED):
-        return mode
-    # NumPy does the work: without what it would do entry by entry.
-    split = out2in(node_rewriter([Elemwise])(_as_numpy_has_it), ignore_newtrees=True)
-    return mode.excluding("fusion", "add_mul_fusion", "local_pow_to_nested_squaring").register((split, 48.9))
+    return by_numpy(get_mode(given).including(bounds), given != _NOT_COMPILED)
 
 
 class RowGraphs:
