@@ -36,6 +36,8 @@ MADE = {
     "RaceResult": lambda: dataclasses.replace(catalogue.made("RaceResult"), best=3),
     "LUCB": lambda: catalogue.made("LUCB", rule="intervals"),
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
+    "mcmc.RacingGibbs": lambda: catalogue.made("mcmc.RacingGibbs", tail_guard=False),
+    "mcmc.RacingGibbs that looks at all factors": lambda: catalogue.made("mcmc.RacingGibbs"),
     "mcmc.LaplaceResult": lambda: fr.mcmc.laplace(
         fr.mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0), 100, rng=catalogue.SEED, df=math.inf),
     "mcmc.LaplaceResult of Student-t draws": lambda: catalogue.made("mcmc.LaplaceResult"),

@@ -136,7 +136,10 @@ def kernel_of(case, decision, theta, rng):
 
 
 def departures(name, decision, fits, rng, made=lambda kernel, pilot: kernel):
-    """Of `made`, a kernel made of the right one and of draws of it."""
+    """Of `made`, a kernel made of the right one and of draws of it.
+
+    150 fits of "crossed" tell means .5 or .3 sd off in 100 % of trials, sds 1.3 times too large in 97, too small in 93.
+    """
     rows = []
     with one_blas_thread():
         for _ in range(fits):
@@ -157,21 +160,21 @@ def departures(name, decision, fits, rng, made=lambda kernel, pilot: kernel):
     return rows
 
 
-@few_or_many("fits", 100, 2000)
+@few_or_many("fits", 150, 2000)
 @pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
 @pytest.mark.parametrize("name", CASES)
 def test_draws_of_the_posterior_are_followed_by_others(name, decision, fits):
     assert_centred(departures(name, decision, fits, np.random.default_rng(SEED)))
 
 
-@pytest.mark.parametrize(("shift", "spread"), [(0.5, 1.0), (0.0, 1.3), (0.0, 0.7)])
+@pytest.mark.parametrize(("shift", "spread"), [(0.5, 1.0), (0.0, 1.3), (0.0, 1.0 / 1.3)])
 def test_draws_that_are_a_little_wrong_are_told(shift, spread):
     def made(kernel, pilot):
         seen = np.arange(kernel.dim) < kernel.model.n_seen  # not standard deviations, which stay above 0
         return Sabotaged(kernel, pilot.mean(axis=0), pilot.std(axis=0), shift * seen, np.where(seen, spread, 1.0))
 
     with pytest.raises(AssertionError, match="together p"):
-        assert_centred(departures("crossed", "race", 100, np.random.default_rng(SEED), made))
+        assert_centred(departures("crossed", "race", 150, np.random.default_rng(SEED), made))
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc._diagnosis import unmixed
 from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
-from fastrace.mcmc.kernels.racing_gibbs import RacingGibbs
+from fastrace.mcmc.kernels.racing_gibbs import HELD, RacingGibbs
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
@@ -199,6 +199,6 @@ def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[int
     drawn, tally = [], Tally()
     for maker, spent in ((kernel, tally), (exact, Tally())):
         z = np.array(position, dtype=np.intp)
-        losses = np.zeros(len(z), np.intp)
+        losses = np.where(state.losses >= HELD, HELD, 0)  # draws that a chain makes of all factors are right
         drawn.append(maker.draw(np.random.default_rng(seed), i, z, losses, maker._engine(variable, z), spent))
-    return 1, drawn[0] != drawn[1], not tally.undecided
+    return 1, drawn[0] != drawn[1], tally.looks > 0 and not (tally.undecided or tally.full_pass)

@@ -130,7 +130,7 @@ class GibbsState:
     ----------
     position : ndarray of intp, shape (n_variables,)
     losses : ndarray of int, shape (n_variables,)
-        Races in a row that read all factors of the variable.
+        Races in a row that read all factors of the variable; of `RacingGibbs` also whether these were looked at.
     """
 
     position: States
@@ -146,6 +146,7 @@ class Tally:
     moved: bool = False
     full_pass: bool = False  # of a draw: it read every factor in one pass; of a sweep: at least half of its draws did
     undecided: bool = False
+    looked: int = 0  # variables whose factors were looked at beforehand
 
 
 class Gibbs:
