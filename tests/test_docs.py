@@ -35,6 +35,7 @@ FRAMEWORKS = {
     "mcmc.doors.jax._xla_chain": ["jax"],
     "mcmc.doors.numpyro": ["numpyro"],
     "mcmc.doors.pymc._constants": ["pymc"],
+    "mcmc.doors.pymc._coordinates": ["pymc"],
     "mcmc.doors.pymc._cuts": ["pymc"],
     "mcmc.doors.pymc._effects": ["pymc"],
     "mcmc.doors.pymc._families": ["pymc"],
@@ -45,9 +46,11 @@ FRAMEWORKS = {
     "mcmc.doors.pymc._predictors": ["pymc"],
     "mcmc.doors.pymc._reading": ["pymc"],
     "mcmc.doors.pymc._recognised": ["pymc"],
+    "mcmc.doors.pymc._shrinkage": ["pymc"],
     "mcmc.doors.pymc._words": ["pymc"],
     "mcmc.doors.pymc.models": ["pymc"],
     "mcmc.doors.pymc.steps": ["pymc"],
+    "mcmc.models._by_numpy": ["pytensor"],
 }  # tests/mcmc/
 PAGES_OF_FRAMEWORKS = {"docs/inspect.md": ["inspect_ai"], "docs/optuna.md": ["optuna"]}
 
