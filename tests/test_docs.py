@@ -1,6 +1,7 @@
 """Examples in docstrings, in the README and in the guides run and print what they say."""
 
 import ast
+import csv
 import dataclasses
 import doctest
 import importlib
@@ -113,6 +114,24 @@ def test_goals_of_benchmarks_are_counted_right():
             assert [sum(word in row for row in rows) for word in ("reached", "MISSED")] == list(map(int, said.groups()))
             counted += 1
     assert counted == 2
+
+
+def test_figures_of_chains_are_those_of_the_file():
+    """Each line of the table of `bench/chains.py` says what `bench/results/chains.csv` holds."""
+    with (ROOT / "bench/results/chains.csv").open(encoding="utf-8", newline="") as file:
+        measured = list(csv.DictReader(file))
+    text = (ROOT / "bench/README.md").read_text(encoding="utf-8")
+    table = text[text.index("| posterior | way | set-up, CPU s |"):].split("\n\n")[0].splitlines()[2:]
+    assert len(table) == len(measured)
+    for row, line in zip(measured, table, strict=True):
+        _, way, set_up, rate, with_set_up, words = (cell.strip() for cell in line[1:-1].split("|"))
+        rates = [f"{float(row[key]):{',.0f' if float(row[key]) >= 10.0 else '.2g'}}" if row[key] else "-"
+                 for key in ("per_second", "per_second_with_set_up")]
+        if row["milliseconds"]:
+            rates = [f"{float(row['milliseconds']):.3g} ms a sweep", ""]
+        assert [way, rate, with_set_up] == [row["way"], *rates]
+        assert set_up == (f"{float(row['set_up_seconds']):.2f}" if row["set_up_seconds"] else "-")
+        assert words.endswith(row["words"])
 
 
 def test_readme_opens_with_the_two_commands():
