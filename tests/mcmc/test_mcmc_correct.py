@@ -10,6 +10,9 @@ from scipy import special
 
 from chains import mostly_ones
 from fastrace import mcmc
+from fastrace.mcmc import bias
+from fastrace.races.acceptance import AcceptTest
+from guarantee import assert_rate_at_most
 
 
 def drawn(about, shape, seed=1):
@@ -210,3 +213,74 @@ def test_draws_of_another_width_are_warned_of(times):
         with pytest.warns(UserWarning, match="'(base|age)' are (0.4|0.5|1.9|2)[0-9.]* times as wide as prior times"):
             mcmc.correct(draws, surrogate, model, 1)
         assert mcmc.correct(drawn(about, (2, 300)), surrogate, model, 1).warnings == ()
+
+
+# How often its races are wrong.
+
+
+def few_rows_tell(n_rows=5000, few=8):
+    """One coefficient is of few rows alone: a look at 50 rows hardly ever sees what the expansion leaves there."""
+    X = np.zeros((n_rows, 2))
+    X[:, 0], X[:few, 1] = 1.0, 1.0 + np.square(np.random.default_rng(5).normal(size=few))
+    y = np.random.default_rng(6).random(n_rows) < 0.5
+    y[:few] = True
+    return mcmc.GLM(X, y, prior_sd=2.5)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_races_of_a_correction_are_decided_again(learned):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=10_000)
+    model = mcmc.GLM(x[:, None], x + rng.standard_t(4.0, size=len(x)), "student-t") if learned else mostly_ones(10_000)
+    assert getattr(model, "learns_scale", False) == learned
+    about, delta = model.reference(), 0.1
+    draws = drawn(about, (2, 300))
+    trace = mcmc.correct(draws, about, model, 1, delta=delta)
+    found = mcmc.check_bias(model, trace, 300, 2, draws=draws, surrogate=about)
+    assert found.n_checked == 300 and found.n_raced > 250 and found.delta == delta and not found.warnings
+    assert_rate_at_most(found.n_wrong, found.n_checked, delta)
+    assert found == mcmc.check_bias(model, trace, 300, 2, draws=draws, surrogate=about)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrong_races_of_a_correction_are_found(monkeypatch):
+    model = few_rows_tell()
+    about = model.reference()
+    draws = drawn(about, (2, 300))
+    trace = mcmc.correct(draws, about, model, 1)
+    found = mcmc.check_bias(model, trace, 400, 2, draws=draws, surrogate=about)
+    assert found.interval[0] > 1.5 * found.delta and found.n_raced > 300
+    monkeypatch.setattr(bias, "AcceptTest", lambda source, **o: AcceptTest(source, first_look=source.n_rows, **o))
+    found = mcmc.check_bias(model, trace, 100, 2, draws=draws, surrogate=about)
+    assert (found.n_wrong, found.n_raced) == (0, 0)
+
+
+@pytest.mark.parametrize(("wrong", "error", "words"), [
+    ({"draws": None}, TypeError, "draws is None; of a trace that mcmc.correct made"),
+    ({"surrogate": None}, TypeError, "surrogate is None; of a trace that mcmc.correct made"),
+    ({"draws": np.random.default_rng(0).normal(size=(2, 30, 2))}, ValueError, "the trace has other draws"),
+    ({"draws": np.random.default_rng(0).normal(size=(2, 31, 2))}, ValueError, "the trace has other draws, of shape"),
+    ({"kernel": mcmc.RacingMetropolis(mostly_ones())}, TypeError, "draws and surrogate are those of a trace that"),
+    ({"trace": 3}, TypeError, "trace is 3; what mcmc.sample"),
+    ({"decision": "exact"}, ValueError, "the trace was made exactly by mcmc.correct"),
+    ({"trace": mcmc.sample(mcmc.Metropolis(mostly_ones()), n_draws=30, n_chains=2, rng=1, progress=False)},
+     ValueError, "the trace was made by Metropolis, and a model"),
+])
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_check_of_a_correction_needs(wrong, error, words):
+    model = mostly_ones()
+    about = model.reference()
+    draws = drawn(about, (2, 30))
+    made = mcmc.correct(draws, about, model, 1, decision=wrong.pop("decision", "race"))
+    given = {"kernel": model, "trace": made, "n": 10, "draws": draws, "surrogate": about} | wrong
+    with pytest.raises(error, match=words):
+        mcmc.check_bias(**given)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_draw_a_chain_has_no_decision():
+    model = mostly_ones()
+    about = model.reference()
+    draws = drawn(about, (2, 1))
+    with pytest.raises(ValueError, match="there was no decision"):
+        mcmc.check_bias(model, mcmc.correct(draws, about, model, 1), 5, draws=draws, surrogate=about)

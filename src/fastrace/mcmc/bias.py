@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc._diagnosis import unmixed
+from fastrace.mcmc._fit import residuals
+from fastrace.mcmc.compression import Compressed
+from fastrace.mcmc.correction import proposals, with_scale
 from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import HELD, RacingGibbs
@@ -23,7 +27,9 @@ from fastrace.mcmc.kernels.racing_slice import RacingSlice
 from fastrace.mcmc.kernels.slice import Slice
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.kernels.variable_selection import VariableSelection
+from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.trace import Trace
+from fastrace.races.acceptance import AcceptTest
 
 __all__ = ["BiasCheck", "check_bias"]
 
@@ -70,21 +76,26 @@ class BiasCheck:
 
 @one_blas_thread()
 def check_bias(
-    kernel: _Races, trace: Trace, n: int = 1000,
+    kernel: _Races | Model, trace: Trace, n: int = 1000,
     rng: _checks.RngLike = None,
+    *,
+    draws: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    surrogate: Compressed | Reference | None = None,
 ) -> BiasCheck:
-    """Estimate the error rate of a racing kernel's decisions along a trace.
+    """Estimate the error rate of the races of a kernel, or of `correct`, along a trace.
 
     Parameters
     ----------
-    kernel : RacingMetropolis, RacingSlice, RacingGibbs, or SurrogateMetropolis or VariableSelection that races
-        The kernel that made the trace.
+    kernel : RacingMetropolis, RacingSlice, RacingGibbs, or SurrogateMetropolis or VariableSelection that races; Model
+        The kernel that made the trace. Of a trace that `correct` made, the model.
     trace : Trace
         Decisions are made anew at states drawn at random from it.
     n : int, default 1000
         How many, or a few more: sweeps of a slice sampler are checked whole. Each costs a full pass, or two.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
+    draws, surrogate : optional
+        Of a trace that `correct` made, and there needed: what it was given.
 
     Returns
     -------
@@ -94,9 +105,9 @@ def check_bias(
     Raises
     ------
     TypeError
-        If the kernel does not race.
+        If the kernel does not race, or `draws` and `surrogate` came beside a kernel or lack beside a model.
     ValueError
-        If the trace is empty.
+        If the trace is empty, is of other parameters, or `correct` did not make it of these draws by races.
 
     Warns
     -----
@@ -109,7 +120,8 @@ def check_bias(
     From the same random numbers the race and the pass over all rows make the same proposal with the same threshold, or
     perturb the states with the same noise; they differ only if the race is wrong. For `RacingMetropolis` the proposal
     is as it was tuned in the chain. In a sweep of `RacingSlice` all that follows a wrong test differs: such a sweep
-    counts as one wrong test out of one, so that the rate is rather too high than too low.
+    counts as one wrong test out of one, so that the rate is rather too high than too low. Of `correct`, draws are taken
+    or refused anew after the same draws before, at fresh thresholds.
 
     Examples
     --------
@@ -121,30 +133,60 @@ def check_bias(
     >>> trace = mcmc.sample(kernel, n_draws=500, n_chains=1, rng=1)
     >>> mcmc.check_bias(kernel, trace, n=200, rng=2).rate < 0.05
     True
+
+    Of draws that `correct` took or refused:
+
+    >>> about = kernel.model.reference()
+    >>> draws = about.center + rng.standard_normal((4, 100, 3)) @ about.factor.T
+    >>> trace = mcmc.correct(draws, about, kernel.model, rng=1)
+    >>> mcmc.check_bias(kernel.model, trace, n=200, rng=2, draws=draws, surrogate=about).rate < 0.05
+    True
     """
     n = _checks.integer(n, "n", 1, "something must be checked")
     gen = _checks.generator(rng)
+    if isinstance(kernel, Model):
+        corrected = _Corrected(kernel, trace, draws, surrogate)
+        return _checked(trace, n, gen, corrected.delta, corrected.decided_twice)
+    if draws is not None or surrogate is not None:
+        raise TypeError(f"draws and surrogate are those of a trace that mcmc.correct made, and kernel is "
+                        f"{_checks.shown(kernel)}; the model is needed in its place, or neither of them")
     races = isinstance(kernel, (SurrogateMetropolis, VariableSelection)) and kernel.decision == "race"
     if not races and not isinstance(kernel, (RacingMetropolis, RacingGibbs, RacingSlice)):
         raise TypeError(f"kernel is a {type(kernel).__name__}, whose decisions are not races: made from "
                         f"minibatches or all rows they have no error rate. RacingMetropolis, RacingSlice, RacingGibbs, "
                         f"or SurrogateMetropolis or VariableSelection with decision='race', is needed; trace.rhat() "
                         f"says whether chains have mixed")
-    if not isinstance(trace, Trace):
-        raise TypeError(f"trace is {_checks.shown(trace)}; what mcmc.sample returned is needed")
+    _require_draws(trace)
     names = getattr(kernel, "names", None) or ()
     if trace.names and names and tuple(names) != trace.names:
         raise ValueError(f"the trace is of {', '.join(map(repr, trace.names[:10]))}, and the kernel of "
                          f"{', '.join(map(repr, names[:10]))}, in this order; the kernel that made the trace is needed")
+    twice = _twice(kernel)
+
+    def decided_twice(chain: int, t: int, seed: int) -> tuple[int, int, int]:
+        return twice(kernel, trace.states[chain], trace.chains[chain].draws[t], seed)
+
+    return _checked(trace, n, gen, kernel.delta, decided_twice)
+
+
+def _require_draws(trace: Any) -> None:
+    """Refuse what is no trace, and one without draws."""
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace is {_checks.shown(trace)}; what mcmc.sample returned is needed")
     if not trace.n_draws:
         raise ValueError("the trace is empty; sample first")
-    decided_twice = _twice(kernel)
+
+
+def _checked(
+    trace: Trace, n: int, gen: np.random.Generator, delta: float,
+    decided_twice: Callable[[int, int, int], tuple[int, int, int]],
+) -> BiasCheck:
+    """Decisions at random draws of random chains, told by their numbers and a seed."""
     checked = wrong = raced = 0
     while checked < n:
         chain = int(gen.integers(trace.n_chains))
-        position = trace.chains[chain].draws[gen.integers(len(trace.chains[chain]))]
-        tests, differs, before_the_end = decided_twice(kernel, trace.states[chain], position,
-                                                       int(gen.integers(2**62)))
+        t = int(gen.integers(len(trace.chains[chain])))
+        tests, differs, before_the_end = decided_twice(chain, t, int(gen.integers(2**62)))
         checked += tests
         wrong += differs
         raced += before_the_end
@@ -153,7 +195,7 @@ def check_bias(
     problems = unmixed(trace)
     for words in problems:
         warnings.warn(words, stacklevel=_checks.users_level())
-    return BiasCheck(checked, wrong, raced, wrong / checked, (low, high), kernel.delta, tuple(problems))
+    return BiasCheck(checked, wrong, raced, wrong / checked, (low, high), delta, tuple(problems))
 
 
 Twice = Callable[[Any, Any, Any, int], tuple[int, int, int]]  # tests made twice, wrong ones, those that ended early
@@ -202,3 +244,46 @@ def _gibbs_twice(kernel: Any, state: Any, position: Any, seed: int) -> tuple[int
         losses = np.where(state.losses >= HELD, HELD, 0)  # draws that a chain makes of all factors are right
         drawn.append(maker.draw(np.random.default_rng(seed), i, z, losses, maker._engine(variable, z), spent))
     return 1, drawn[0] != drawn[1], tally.looks > 0 and not (tally.undecided or tally.full_pass)
+
+
+class _Corrected:
+    """Races of `correct` for the draws of a trace, decided again."""
+
+    def __init__(self, model: Model, trace: Trace, draws: Any, surrogate: Any) -> None:
+        if draws is None or surrogate is None:
+            raise TypeError(f"kernel is a model, and {'draws' if draws is None else 'surrogate'} is None; of a trace "
+                            f"that mcmc.correct made, the draws and the surrogate that it was given are needed, and "
+                            f"else the kernel that made the trace")
+        _require_draws(trace)
+        about = trace.kernel
+        if about.get("kernel") != "correct" or about["decision"] != "race":
+            made = "exactly by mcmc.correct" if about.get("kernel") == "correct" else f"by {about.get('kernel')}"
+            raise ValueError(f"the trace was made {made}, and a model came with draws; a trace that mcmc.correct made "
+                             f"by races is needed")
+        self.delta = float(about["delta"])
+        self.model, (self.proposed, self.carrier) = model, proposals(draws, surrogate, model)
+        learned = model.joint_prior is not None and getattr(model, "learns_scale", False)
+        self.before = [np.maximum.accumulate(np.where(steps.accepted, np.arange(len(steps)), 0))
+                       for steps in trace.chains]  # places of the draws that the trace holds
+        shown = with_scale(self.proposed, model.n_seen) if learned else self.proposed
+        if trace.draws.shape != shown.shape or not all(
+                np.array_equal(steps.draws, own[place])
+                for steps, own, place in zip(trace.chains, shown, self.before, strict=True)):
+            raise ValueError(f"the trace has other draws, of shape {trace.draws.shape}, than mcmc.correct takes or "
+                             f"refuses of draws of shape {shown.shape}; those that it was given are needed, in their "
+                             f"order")
+        if trace.n_draws < 2:
+            raise ValueError("the trace has one draw a chain, which was taken as it is: there was no decision; two are "
+                             "needed")
+        source, self.theta = model.engine(self.carrier)
+        self.test = AcceptTest(source, bound="normal", delta=self.delta, rng=0)
+
+    def decided_twice(self, chain: int, t: int, seed: int) -> tuple[int, int, int]:
+        t = t or 1  # the first draw of a chain is taken as it is
+        now = self.before[chain][t - 1]
+        pair = self.proposed[chain, [now, t], : self.model.n_seen]
+        threshold = -float(np.random.default_rng(seed).standard_exponential())
+        self.theta[:2] = pair
+        raced = self.test.run_afresh(seed, threshold)
+        left = residuals(self.model, self.carrier, pair, None)
+        return 1, raced != bool(left[1] - left[0] > threshold), self.test.n_read < self.test.n_rows

@@ -92,6 +92,10 @@ def correct(
         If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws are much wider or narrower
         than under the prior of the model, where that is normal; also in ``Trace.warnings``.
 
+    See Also
+    --------
+    check_bias : how often the races were wrong.
+
     Notes
     -----
     With :math:`R(\psi)` for what the expansion leaves of the log-likelihood, draw t replaces the present one with
@@ -118,14 +122,49 @@ def correct(
     >>> bool(trace.accepted.mean() > 0.9), bool(trace.kernel["pareto_k"] < 0.5)
     (True, True)
     """
+    _checks.choice(decision, "decision", ("race", "exact"))
+    delta = _checks.probability(delta, "delta")
+    array, carrier = proposals(draws, surrogate, model)
+    n = model.n_seen
+    gen = _checks.generator(rng)
+    began = time.perf_counter()
+    seen = array[:, :, :n]
+    if decision == "exact":
+        left = residuals(model, carrier, seen.reshape(-1, n), None)
+        k = _pareto.smoothed(left)[1] if len(left) >= _pareto.LEAST else math.nan
+        chains = [_exactly(gen, own, part, model.n_rows) for own, part in
+                  zip(array, left.reshape(array.shape[:2]), strict=True)]
+    else:
+        flat = seen.reshape(-1, n)
+        some = flat[gen.choice(len(flat), min(_DRAWS, len(flat)), replace=False)]
+        k = tail(model, carrier, some) if len(flat) >= _pareto.LEAST else math.nan
+        chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
+    proposed = array
+    if model.joint_prior is not None and getattr(model, "learns_scale", False):  # the scale itself, as in all traces
+        chains = [replace(steps, draws=with_scale(steps.draws, n)) for steps in chains]
+        proposed = with_scale(array, n)
+    about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
+    about |= {"delta": delta} if decision == "race" else {}
+    names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
+    trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
+                  shown_last=model._shown_last, variables=model._variables_of(names) if names else ())
+    problems = _problems(trace, proposed, k, model)
+    problems += _width_problems(array, surrogate, model, problems)
+    for words in problems:
+        warnings.warn(words, stacklevel=_checks.users_level())
+    return trace._told(warnings=tuple(problems))
+
+
+def proposals(
+    draws: ArrayLike | Mapping[str, ArrayLike], surrogate: Compressed | Reference, model: Model
+) -> tuple[Array, Reference]:
+    """Draws of a surrogate, checked, as an array of three axes, and what its residuals are expanded about."""
     if not isinstance(model, Model):
         raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed"
                         f"{_checks.of_pymc(model)}")
     if not isinstance(surrogate, (Compressed, Reference)):
         raise TypeError(f"surrogate is {_checks.shown(surrogate)}; what compress(model) or model.reference() returned "
                         f"is needed")
-    _checks.choice(decision, "decision", ("race", "exact"))
-    delta = _checks.probability(delta, "delta")
     hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
     array = _draws_of(draws, model)
     shape = array.shape
@@ -148,37 +187,10 @@ def correct(
     if isinstance(surrogate, Compressed):
         require_of(surrogate, model, with_prior=False)
     _check_columns(array[:, :, :n].reshape(-1, n), surrogate, model)
-    gen = _checks.generator(rng)
-    began = time.perf_counter()
-    carrier = Reference(hat, hat, np.eye(n), None, math.inf)
-    seen = array[:, :, :n]
-    if decision == "exact":
-        left = residuals(model, carrier, seen.reshape(-1, n), None)
-        k = _pareto.smoothed(left)[1] if len(left) >= _pareto.LEAST else math.nan
-        chains = [_exactly(gen, own, part, model.n_rows) for own, part in
-                  zip(array, left.reshape(array.shape[:2]), strict=True)]
-    else:
-        flat = seen.reshape(-1, n)
-        some = flat[gen.choice(len(flat), min(_DRAWS, len(flat)), replace=False)]
-        k = tail(model, carrier, some) if len(flat) >= _pareto.LEAST else math.nan
-        chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
-    proposed = array
-    if model.joint_prior is not None and getattr(model, "learns_scale", False):  # the scale itself, as in all traces
-        chains = [replace(steps, draws=_with_scale(steps.draws, n)) for steps in chains]
-        proposed = _with_scale(array, n)
-    about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
-    about |= {"delta": delta} if decision == "race" else {}
-    names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
-    trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
-                  shown_last=model._shown_last, variables=model._variables_of(names) if names else ())
-    problems = _problems(trace, proposed, k, model)
-    problems += _width_problems(array, surrogate, model, problems)
-    for words in problems:
-        warnings.warn(words, stacklevel=_checks.users_level())
-    return trace._told(warnings=tuple(problems))
+    return array, Reference(hat, hat, np.eye(n), None, math.inf)
 
 
-def _with_scale(draws: Array, n_seen: int) -> Array:
+def with_scale(draws: Array, n_seen: int) -> Array:
     """Draws with a learned scale, the last that the rows see, in place of its logarithm."""
     out = draws.copy()
     out[..., n_seen - 1] = np.exp(out[..., n_seen - 1])
