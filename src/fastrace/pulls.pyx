@@ -16,7 +16,7 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types, unread
+from fastrace._base._callbacks import MISTAKEN, is_low_level, keep_answer, said_call, signature_types
 from fastrace._base._frames import as_table, real_table, support_of_arms
 from fastrace.sources import ArraySource, _source_of
 
@@ -653,7 +653,7 @@ cdef class CallablePulls(PullSource):
         try:
             rewards = flat_rewards(given, arms, counts, n, total)
         except Exception as error:          # nobody can tell which of it is good: it goes back as it came
-            unread(error, given)
+            keep_answer(error, given)
             raise
         memcpy(out, cnp.PyArray_DATA(rewards), total * sizeof(double))
         return 0

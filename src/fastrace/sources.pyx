@@ -14,7 +14,7 @@ from fastrace._math._simd cimport fr_sum
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, said_call, signature_types, unread
+from fastrace._base._callbacks import MISTAKEN, is_low_level, keep_answer, said_call, signature_types
 from fastrace._base import _frames
 
 cnp.import_array()
@@ -434,7 +434,7 @@ cdef class CallableSource(_BlockSource):
         try:
             block = _block(given, n_rows, n_arms)
         except Exception as error:          # nobody can tell which of it is good: it goes back as it came
-            unread(error, given)
+            keep_answer(error, given)
             raise
         x = <const char *>cnp.PyArray_DATA(block)
         if sums != NULL:

@@ -125,8 +125,8 @@ def given(name, thing):
 
 
 TAKES_ARRAYS = re.compile(
-    r"^(rewards|xs|statistics|arms|rows|pulls|rounds|counts|theta|theta_hat|psi|vector|position|values|X|y|eta|low|high|"
-    r"third_derivative|always_read|q|scores|clusters|sample_weight|response|resample|classes|source)$")
+    r"^(rewards|xs|statistics|arms|rows|pulls|rounds|counts|theta|theta_hat|psi|vector|position|values|X|y|eta|low|"
+    r"high|third_derivative|always_read|q|scores|clusters|sample_weight|response|resample|classes|source)$")
 LEFT_OUT = {        # methods whose arrays the package made itself, or that hand them to a method of the table
     "FilterBoostClassifier.fit_chunks": "hands each chunk to what partial_fit calls",
     "FilterBoostClassifier.staged_decision_function": "as staged_predict",

@@ -99,7 +99,10 @@ def test_a_learned_scale_and_an_intercept_are_always_in(n, decision):
     """Against sums over a grid of the scale's logarithm; both used to be 0 in many draws, a scale of 1."""
     X, y, _ = gaussian(p=3)
     X, y, sds = np.column_stack([X, np.ones(60)]), 0.3 * y + 0.05, np.array([0.5, 0.5, 0.5, 0.4])
-    log_prior = lambda chosen: np.log(np.where(chosen, 0.3, 0.7))[:3].sum() + (0.0 if chosen[3] else -np.inf)  # noqa: E731
+
+    def log_prior(chosen):
+        return np.log(np.where(chosen, 0.3, 0.7))[:3].sum() + (0.0 if chosen[3] else -np.inf)
+
     logs = []
     for log_scale in np.linspace(-3.0, 1.0, 161):
         total = np.empty(16)

@@ -19,8 +19,8 @@ def said_call(error: Exception, call: str, first: str, second: str, back: str) -
         error.add_note(note)
 
 
-def unread(error: Exception, answer: Any) -> None:
-    """Let an error that refuses what a user's function returned take it along: it may have been paid for."""
+def keep_answer(error: Exception, answer: Any) -> None:
+    """Give the error that refuses what a user's function returned that answer, which may have been paid for."""
     with contextlib.suppress(Exception):
         error.answer = answer  # type: ignore[attr-defined]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 NOTE = ("fastrace: nothing paid for is lost. This exception has the {what} as it stands: error.{what}.result() is what "
         "is known, and {on}")
-UNREAD = "; error.answer is what the function gave, of which nobody could tell the rewards"
+WITH_ANSWER = "; error.answer is what the function gave, of which nobody could tell the rewards"
 
 
 def handed_over(
@@ -20,6 +20,6 @@ def handed_over(
     with contextlib.suppress(Exception):        # an exception without room for attributes goes as it came
         for name, value in {what: thing, **others}.items():
             setattr(error, name, value)
-        note = note.format(what=what, on=on) + (UNREAD if "answer" in vars(error) else "")
+        note = note.format(what=what, on=on) + (WITH_ANSWER if "answer" in vars(error) else "")
         if paid and note not in getattr(error, "__notes__", ()):
             error.add_note(note)

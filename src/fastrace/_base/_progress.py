@@ -116,8 +116,8 @@ def patient(
     """Yield a function that takes how much is done, as `meter` does if `shown`.
 
     Else a line on standard error says it, once `wait` seconds have passed, where that is a terminal. Nothing is said
-    in a file or a pipe; a line every ten seconds if `in_files`. `total` is how much there is to do, at
-    most, if that is known.
+    in a file or a pipe; a line every ten seconds if `in_files`. `total` is the most that there is to do, if that is
+    known.
     """
     if shown:
         with meter(title, total, True) as show:

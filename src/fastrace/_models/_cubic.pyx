@@ -58,16 +58,16 @@ def cubic_shells(glm, lengths, predictors, weights, radius):
     value. Which ball holds a move does not depend on its direction; that is all an exact decision asks.
     """
     y = np.asarray(glm.y)
-    center, kept = _centers(glm, y, predictors), []
-    if len(y) > 2 * SOME and math.sqrt(glm.theta.shape[1]) + SHELLS[0] < radius:
-        some, inner = slice(None, None, len(y) // SOME), math.sqrt(glm.theta.shape[1]) + SHELLS[0]
-        smaller = _bends(glm, y[some].copy(), center[some], lengths[some] * inner) * lengths[some]**3
+    center, kept, bulk = _centers(glm, y, predictors), [], math.sqrt(glm.theta.shape[1])
+    if len(y) > 2 * SOME and bulk + SHELLS[0] < radius:
+        some = slice(None, None, len(y) // SOME)
+        smaller = _bends(glm, y[some].copy(), center[some], lengths[some] * (bulk + SHELLS[0])) * lengths[some]**3
         if math.fsum(smaller) > CLEARLY * WORTH * math.fsum(weights[some]):
             return ()
     total = math.fsum(weights)
     for beyond in SHELLS:
-        if math.sqrt(glm.theta.shape[1]) + beyond < radius:
-            kept.append((math.sqrt(glm.theta.shape[1]) + beyond, None))
+        if bulk + beyond < radius:
+            kept.append((bulk + beyond, None))
     for k, (inner, _) in enumerate(kept):
         kept[k] = inner, _bends(glm, y, center, lengths * inner) * lengths**3
         if k == 0 and math.fsum(kept[0][1]) > WORTH * total:    # no ball is worth its memory

@@ -13,11 +13,16 @@ from fastrace._models.grouping import Factor
 CHUNK = 4096
 
 
-def chunks(table: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Consecutive rows of a table, which may be sparse, in dense float64, a few at a time, and which they are."""
+def stored_chunks(table: Any) -> Iterator[tuple[slice, Any]]:
+    """Consecutive rows of a table, a few at a time, and which they are: in float64, or sparse as the table."""
     for first in range(0, table.shape[0], CHUNK):
         part = slice(first, min(first + CHUNK, table.shape[0]))
-        rows = table[part]
+        yield part, table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64)
+
+
+def chunks(table: Any) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """The same in dense float64, whatever the table is."""
+    for part, rows in stored_chunks(table):
         yield part, np.asarray(rows.toarray() if hasattr(rows, "nnz") else rows, dtype=np.float64)
 
 
@@ -27,10 +32,8 @@ def products(
     """Rows of the design times a matrix, a few at a time. The design has the columns of the table, which may be sparse,
     and those that the effects of the factors multiply; `each` is applied to its entries.
     """
-    for first in range(0, table.shape[0], CHUNK):
-        part = slice(first, min(first + CHUNK, table.shape[0]))
-        x = each(table[part] if hasattr(table, "nnz") else np.asarray(table[part], dtype=np.float64))
-        (out,) = products_of(part, x, table, factors, [matrix], each)
+    for part, x in stored_chunks(table):
+        (out,) = products_of(part, each(x), table, factors, [matrix], each)
         yield part, out
 
 
@@ -38,7 +41,7 @@ def products_of(
     part: slice, x: Any, table: Any, factors: Sequence[Factor], matrices: Sequence[NDArray[np.float64]],
     each: Callable[[Any], Any] = lambda x: x,
 ) -> list[NDArray[np.float64]]:
-    """The same of some rows with several matrices, each by itself. The rows' entries of the table are `x`."""
+    """The same of some rows with several matrices, each by itself. `x` are the rows' entries of the table."""
     outs = [x @ matrix[: x.shape[1]] for matrix in matrices]
     for factor in factors:
         values, effects = each(factor.values(table, part)), factor.start + factor.codes[part] * factor.width

@@ -83,9 +83,9 @@ class FiniteRace(InFlight):
         It never turns to a full pass that costs more than what is left.
     cost : float or array_like of shape (n_arms,), optional
         What one evaluation costs, in any unit; `RaceResult.cost` adds it up. A race whose evaluations cost something
-        never reads a row again for a pass in order; it favours no cheap arm. A series of pandas,
-        here and in `support` and `offset`, goes by the names of the arms. Without `names` the first series names the
-        arms, and tables must have the same names.
+        never reads a row again for a pass in order; it favours no cheap arm. A series of pandas, here and in `support`
+        and `offset`, goes by the names of the arms. Without `names` the first series names the arms, and tables must
+        have the same names.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a missing reward does, which is nan (told by hand, also None). ``"raise"`` refuses it. ``"drop"`` takes the
         row out of the population for all arms: the answer is about the rows that no arm misses. To know them, the race

@@ -44,7 +44,9 @@ class DiscreteSampler:
         See `FiniteRace`.
     first_look : int, optional
         Rows of the first look; as the source suggests by default.
-    growth, order, student, skewness_guard, tail_guard, outside
+    growth : float, optional
+        Factor between looks; 2.0, or 1.1 for betting, since looks take some of the time of a draw, which reads little.
+    order, student, skewness_guard, tail_guard, outside
         See `FiniteRace`.
     names : sequence of str, optional
         What to call the states in `stats`; by default the columns of a table.
@@ -135,7 +137,7 @@ class DiscreteSampler:
             scan_advantage=None,
             outside=outside,
             names=self._names,
-            growth_of_bets=1.1,  # of a draw, which reads little, looks take some of the time
+            growth_of_bets=1.1,  # looks take some of the time of a draw, which reads little
         )
         self._core = self._options.core(_checks.generator(rng))
         self.log_prior = 0.0 if log_prior is None else log_prior

@@ -247,8 +247,9 @@ class ArmsResult(Result):
 
     def _printed(self) -> list[Column]:
         """The columns of the printed table after the arm's name."""
-        return [Column("mean", self.mean), Column("lower", self.lower), Column("upper", self.upper),  # type: ignore[attr-defined]
-                Column("pulls", self.pulls, "d", 10)]  # type: ignore[attr-defined]
+        of: Any = self
+        return [Column("mean", of.mean), Column("lower", of.lower), Column("upper", of.upper),
+                Column("pulls", of.pulls, "d", 10)]
 
     def _table(self) -> Table:
         listed = self._listed()

@@ -60,7 +60,7 @@ cdef class Selector:
     cdef Py_ssize_t n_asked, served
     cdef double *rewards            # of one piece
     cdef readonly bint asking       # a source was asked for a piece, and the rule has not taken its rewards
-    cdef Py_ssize_t come            # its arms, once the rewards have come: of so many, 0 before
+    cdef Py_ssize_t n_arrived       # arms of that piece, once its rewards have come; 0 before
     cdef int missing                # what a missing reward does, a place in MISSING
     cdef int64_t *missed            # missing rewards of each arm; NULL where they are refused
     cdef int64_t *silent            # those since its last reward

@@ -462,9 +462,9 @@ cdef class Selector:
                 break
             self.asking = True
             source.pull(self.asked + self.served, self.piece, k, self.rewards)
-            self.come = k
+            self.n_arrived = k
             self._check(self.rewards, self.piece, k)
-            self.asking, self.come = False, 0
+            self.asking, self.n_arrived = False, 0
             self._serve(self.rewards, self.piece, k)
             until_check -= 1
             if until_check == 0 or self.total >= next_check:
@@ -531,7 +531,7 @@ cdef class Selector:
                 return
             source.hold()
             try:
-                self.status, self.asking, self.come = RUNNING, False, 0
+                self.status, self.asking, self.n_arrived = RUNNING, False, 0
                 with nogil:
                     self._run(source, limit)
                 if self.status == RUNNING and whole:
@@ -542,14 +542,15 @@ cdef class Selector:
             guard_leave(&self.guard)
 
     def refused(self):
-        """Arms, counts and rewards of the request that the last run refused, said once; None if there was none."""
+        """Arms, counts and rewards of the request that the last run refused; None if there was none, and in a second
+        call."""
         return self._alone(self._refused)
 
     def _refused(self):
-        cdef Py_ssize_t k, n = self.come
+        cdef Py_ssize_t k, n = self.n_arrived
         if n == 0:
             return None
-        self.come = 0
+        self.n_arrived = 0
         counts = np.array([self.piece[k] for k in range(n)], np.int64)
         return (self._asked[self.served:self.served + n].copy(), counts,
                 np.array([self.rewards[k] for k in range(counts.sum())]))
@@ -589,7 +590,7 @@ cdef class Selector:
                 self._catch_up()
                 if self.done:
                     return
-                self.status, self.asking, self.come = RUNNING, False, 0
+                self.status, self.asking, self.n_arrived = RUNNING, False, 0
                 self.n_asked = self.served = 0
                 self.ask_for(arm, count)
                 with nogil:

@@ -105,6 +105,7 @@ class OverTables:
                     return
                 with self._drawing(ledger):
                     core.pull_more(source, arm, max(1, int(drawn[arm])))
+
     def _known_cells(self, population: Source) -> Source:
         """The population, with what the rule has read of it."""
         if self.done or population.n_arms != self._n_arms:

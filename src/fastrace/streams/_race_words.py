@@ -52,8 +52,8 @@ names : sequence of str, optional
     What to call the arms in the result; by default the columns of the table that `run` is given.""",
     "cost": """\
 cost : float or array_like of shape (n_arms,), optional
-    What one reward of an arm costs, in any unit; the result's `cost` adds up those used, and those held or
-    asked for ahead by requests. It changes no decision, nor when a table is read to its end.""",
+    What one reward of an arm costs, in any unit; the result's `cost` adds up those used, and those
+    held or asked for ahead by requests. It changes no decision, nor when a table is read to its end.""",
     "raises": """\
 Raises
 ------

@@ -355,7 +355,7 @@ cdef class StreamRace(Rounds):
     def refused(self):
         """Rounds, arms and rewards of the rest of a block that the last run refused, those of the first arm first.
 
-        They are said once. None if it was not cut short by a bad reward, or of a table, where nothing was paid for.
+        None in a second call, where no bad reward cut the run short, and of a table, where nothing was paid for.
         """
         rest, self.rest = self.rest, None
         return rest

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _clock, _frames, _progress
-from fastrace._base._callbacks import unread
+from fastrace._base._callbacks import keep_answer
 from fastrace._base._handed import handed_over
 from fastrace._base._words import counted, doubtful_after, endless
 from fastrace.results import StopResult
@@ -557,11 +557,11 @@ def _going_on(known: str, batch: int | None, left: int) -> str:
 
 
 def _check_block(drawn: Any, what: str, count: int) -> None:
-    """Refuse anything but a vector of `count` real numbers; the error takes it along, as it may have been paid for."""
+    """Refuse anything but a vector of `count` real numbers; the error keeps it, as it may have been paid for."""
     try:
         _check_vector(drawn, what, count)
     except Exception as error:
-        unread(error, drawn)
+        keep_answer(error, drawn)
         raise
 
 

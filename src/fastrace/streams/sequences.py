@@ -210,10 +210,9 @@ class ConfidenceSequence(_rules.StoppingRule, Sequence):
 
     O(1) time per reward and O(1) memory. In `update_many`, ``"universal"`` takes 50 to 100 ns per reward over the
     first 1,000, more than half of which are looks, 17 to 28 ns over 10,000 and 11 to 15 ns over 100,000, by the law.
-    What looks of earlier rewards keep is wider than their intervals were by 1 in 10,000 or so, which saves half of the
-    time;
-    ``"betting"`` 150 ns, with at most 1024 candidate means, between which new ones are placed as others are refuted;
-    the others about 10 ns in the end.
+    The interval that a look keeps is wider than the exact one by 1 in 10,000 or so, which saves up to half of the time.
+    ``"betting"`` takes 150 ns, with at most 1024 candidate means, between which new ones are placed as others are
+    refuted; the others about 10 ns in the end.
     The same rewards in any portions give the same bits.
 
     References

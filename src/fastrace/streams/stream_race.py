@@ -276,8 +276,8 @@ class StreamRace(RoundsInFlight):
             used all rounds before that one, and holds the good rewards that a callable gave for that one and later
             ones; `pending` lists the bad ones. So it has all completed rounds after an exception of the callable, or
             Ctrl-C, and may go on: the exception has the race as its attribute ``race``. With a callable that has been
-            mended, ``error.race.run(rewards)`` asks for no good reward again. Also if a race that has
-            used rounds is to begin a table in random order, or goes on in another order or with another number of rows.
+            mended, ``error.race.run(rewards)`` asks for no good reward again. Also if a race that has used rounds is to
+            begin a table in random order, or goes on in another order or with another number of rows.
 
         Warns
         -----

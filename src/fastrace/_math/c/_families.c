@@ -88,7 +88,8 @@ static double probit_largest(double low, double high)
 }
 static double probit_third(double scale, double df, double y, double low, double high)
 {
-    double of_ones = y == 0.0 ? 0.0 : probit_largest(low, high), of_zeros = y == 1.0 ? 0.0 : probit_largest(-high, -low);
+    double of_ones = y == 0.0 ? 0.0 : probit_largest(low, high);
+    double of_zeros = y == 1.0 ? 0.0 : probit_largest(-high, -low);
     UNUSED;
     return fmax(of_ones, of_zeros);
 }
@@ -152,9 +153,11 @@ static void student_t_mixed_third(double df, double y, double low, double high, 
     out[1] = 2.0 * m * a * a / df, out[2] = 4.0 * m * a / sqrt(df) * 0.2174047489, out[3] = 4.0 * m * SIGMOID;
 }
 
-/* Of log gamma(y + a) - log gamma(a) the third derivative in aux is the sum over j < y of r (1 - r) (1 - 2 r), r = a / (a + j),
-   each at most SIGMOID and 0 for j = 0; the rest has factors y + a and a, and the softplus a log(1 + exp(eta + aux)). */
-static void negative_binomial_mixed_third(double df, double y, double low, double high, double from, double to, double *out)
+/* Of log gamma(y + a) - log gamma(a) the third derivative in aux is the sum over j < y of r (1 - r) (1 - 2 r), r = a /
+   (a + j), each at most SIGMOID and 0 for j = 0; the rest has factors y + a and a, and the softplus a log(1 + exp(eta +
+   aux)). */
+static void negative_binomial_mixed_third(double df, double y, double low, double high, double from, double to,
+                                          double *out)
 {
     double a = exp(-from), n = (y + a) * SIGMOID, z = high + to;
     (void)df, (void)low;
@@ -164,8 +167,8 @@ static void negative_binomial_mixed_third(double df, double y, double low, doubl
     out[3] = SIGMOID * fmax(y - 1.0, 0.0) + n + 3.0 * a + a * (fmax(z, 0.0) + log1p(exp(-fabs(z))));
 }
 
-/* (aux, aux, aux) is -a (log a - digamma(a) + 2 - 3 a trigamma(a) - a^2 tetragamma(a)), at most 0.04697, less a (L + 1) with
-   L = log y - eta - y exp(-eta) <= -1, which is farthest from -1 at an end of the interval. */
+/* (aux, aux, aux) is -a (log a - digamma(a) + 2 - 3 a trigamma(a) - a^2 tetragamma(a)), at most 0.04697, less a (L + 1)
+   with L = log y - eta - y exp(-eta) <= -1, which is farthest from -1 at an end of the interval. */
 static void gamma_mean_mixed_third(double df, double y, double low, double high, double from, double to, double *out)
 {
     double a = exp(-from), v = y * exp(-low), z = log(y);

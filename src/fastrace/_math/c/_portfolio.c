@@ -4,21 +4,21 @@
 enum { K = FR_BETTORS, LANES = FR_BETTOR_LANES };
 #define NEAR 1.3                /* most money, over that which refutes, of a candidate whose tangent gives an end */
 #define STRIDE 1.5              /* nats that a side can gain, about, before a look has to be made */
-#define FAR 10.0                /* money from which on no step by two derivatives is tried */
+#define FAR 10.0                /* money from which on no tangent is tried, but Newton's rule from the start */
 
 /* Shares of bettors, in 1/10000 of the money, of odds ratios exp(u): u = 25 exp(-0.5 k) for k < 16, then smaller by
-   exp(-0.8) each. Half of a plain share is on either side; of a tilted one 1 - m is on the side above candidate m, and m
-   on the side below, where there is less room. Chosen by minimising the largest ratio of the mean log of the width to that
-   of the narrowest other interval, among them a Beta(1/2, 1/2) portfolio, from 10 to 1e5 rewards of 13 laws: betas,
-   uniforms, rare events and clipped lognormals. From k = 15 on they fall with log(u)^-1.5, so that the bound goes on to
-   shrink as it should. */
+   exp(-0.8) each. Half of a plain share is on either side; of a tilted one 1 - m is on the side above candidate m, and
+   m on the side below, where there is less room. Chosen by minimising the largest ratio of the mean log of the width to
+   that of the narrowest other interval, among them a Beta(1/2, 1/2) portfolio, from 10 to 1e5 rewards of 13 laws:
+   betas, uniforms, rare events and clipped lognormals. From k = 15 on they fall with log(u)^-1.5, so that the bound
+   goes on to shrink as it should. */
 static const double PLAIN_SHARES[K] = {
     3, 32, 74, 292, 46, 0, 1691, 1039, 561, 437, 548, 478, 217, 157, 87, 35,
     27, 22, 18, 15, 13, 11, 10, 9};
 static const double TILTED_SHARES[K] = {5, 44, 236, 969, 1504, 1420};
 
 static double LEAST[K], REST[K];                /* exp(-u), 1 - exp(-u) */
-static double HALF[K], TILTED[K], LOG_SHARE[K];     /* what a plain share has on either side, a tilted one, and both in full */
+static double HALF[K], TILTED[K], LOG_SHARE[K]; /* what a plain share has on either side, a tilted one, both in full */
 static double ONES[K];
 static double ODDS_LEAST[FR_ODDS], ODDS_REST[FR_ODDS];      /* u = 25 exp(-0.1 k) */
 
@@ -146,9 +146,9 @@ static void open_gains(double *gain, const double *product, const double *power)
         gain[k] = fr_log1(product[k]) + power[k] * 0x1.62e42fefa39efp-1;
 }
 
-/* Log of the wealth against candidate m of who bets that the mean is above, and its slope. Of a population, the mean of a
-   reward under m depends on the rewards before it; as log(1 - z + z exp(u)) is concave, the denominator at their average
-   is no less than the product of the denominators (Jensen), and the wealth no more than what was won. */
+/* Log of the wealth against candidate m of who bets that the mean is above, and its slope. Of a population, the mean of
+   a reward under m depends on the rewards before it; as log(1 - z + z exp(u)) is concave, the denominator at their
+   average is no less than the product of the denominators (Jensen), and the wealth no more than what was won. */
 CLONES
 static double log_wealth(const void *of, double m, double *slope)
 {
@@ -171,11 +171,13 @@ static double log_wealth(const void *of, double m, double *slope)
     return top + fr_log1(all);
 }
 
-/* The largest candidate refuted, or `start`, which has been refuted before, if that is as large. The wealth falls as the
-   candidate grows, since each numerator, each share and each inverse denominator does; at `centre` it is too small.
-   Newton's rule, which comes from the left where log of the wealth is convex, kept inside a bracket. */
-static double furthest(double (*log_of)(const void *, double, double *), const void *side, double n, double start, double centre,
-                       double level)
+/* The largest candidate refuted, or `start`, which has been refuted before, if that is as large. The wealth falls as
+   the candidate grows, since each numerator, each share and each inverse denominator does; at `centre` it is too small.
+   Newton's rule, which comes from the left where log of the wealth is convex, kept inside a bracket. Far from the level
+   it is the rule of (level / wealth)^(1 / n), which is linear in the candidate where one bettor has all the money after
+   n rewards; with n infinite it is that of the log throughout. */
+static double furthest(double (*log_of)(const void *, double, double *), const void *side, double n, double start,
+                       double centre, double level)
 {
     double lower = start, upper = centre, m = start;
     if (!(lower < upper)) return start;
@@ -241,11 +243,12 @@ static void watch_candidate(fr_watch_t *w, double m)
     for (int k = 0; k < LANES; k++) w->loses[k] = TILTED[k] / w->share[k];
 }
 
-/* What a candidate has now: money of each bettor, over that which refutes it, and sums. They are infinite or nan where products
-   of so many factors cannot be held. */
+/* What a candidate has now: money of each bettor, over that which refutes it, and sums. They are infinite or nan where
+   products of so many factors cannot be held. */
 typedef struct {
     double money[K];
-    double sum, pulled, lost;   /* of the money, at least 1 if refuted; of money times pull, and times what shares lose */
+    double sum;                 /* of the money, at least 1 if refuted */
+    double pulled, lost;        /* of money times pull, and times what shares lose */
 } found_t;
 
 FR_INLINE void watch_money(const fr_watch_t *w, const double *product, int since, found_t *found)
@@ -278,10 +281,11 @@ static void watch_sides(const fr_watch_t w[2], const double *up, const double *d
     watch_money(&w[1], down, since, &found[1]);
 }
 
-/* How far the excess may grow before the candidate can be refuted. A reward z multiplies a bettor's money by
-   1 + (z - at) pull <= exp((z - at) pull), so that rewards of excess x multiply it by exp(x pull) at most, however they
-   come. The log of the sum of such is convex in x: up to a stride it is below its chord. exp(y) <= ((1 + y / 8) / (1 - y / 8))^4
-   spares the exponentials; no pull is above 1 / at. Short of the level by 1e-6, a look is not left out for rounding. */
+/* How far the excess may grow before the candidate can be refuted. A reward z multiplies a bettor's money by 1 + (z -
+   at) pull <= exp((z - at) pull), so that rewards of excess x multiply it by exp(x pull) at most, however they come.
+   The log of the sum of such is convex in x: up to a stride it is below its chord. exp(y) <= ((1 + y / 8) / (1 - y /
+   8))^4 spares the exponentials; no pull is above 1 / at. Short of the level by 1e-6, a look is not left out for
+   rounding. */
 CLONES
 static void watch_ahead(fr_watch_t *w, const double *money, double sum, double excess)
 {
@@ -302,11 +306,11 @@ static void watch_ahead(fr_watch_t *w, const double *money, double sum, double e
     w->until = excess + share * w->stride;
 }
 
-/* From a candidate that is refuted to a larger one that is refuted for sure, and close to the largest. After a step d, shares
-   leave sum - d t of the money at least, where t is what they lose; with these shares the log of the wealth is convex, and has
-   fallen by d n p / (sum - d t) at most, where p is the sum of money times pull. As log(x) >= 2 (x - 1) / (x + 1), no less
-   than 1 is left if 2 (sum - 1 - d t) (sum - d t) >= d n p (sum + 1 - d t): so it is at the root of the tangent at d = 0,
-   which is below this quadratic. */
+/* From a candidate that is refuted to a larger one that is refuted for sure, and close to the largest. After a step d,
+   shares leave sum - d t of the money at least, where t is what they lose; with these shares the log of the wealth is
+   convex, and has fallen by d n p / (sum - d t) at most, where p is the sum of money times pull. As log(x) >= 2 (x - 1)
+   / (x + 1), no less than 1 is left if 2 (sum - 1 - d t) (sum - d t) >= d n p (sum + 1 - d t): so it is at the root of
+   the tangent at d = 0, which is below this quadratic. */
 FR_INLINE double tangent(const found_t *found, double n)
 {
     double sum = found->sum, more = sum - 1.0;
@@ -320,11 +324,12 @@ static void watch(fr_watch_t *w, double m, const double *power, double n, double
     if (w->folded != folded) watch_fold(w, power, folded, level);
 }
 
-/* As `furthest`, but short of it by about 1e-4 of the distance from `centre`, and never beyond. The watched candidate, which has
-   `found`, was refuted before and is not above `start`. Most looks find that `start` is still furthest, or an end on the
-   candidate's tangent. The candidate is kept from look to look while it is near, so that all here follows from the state. */
-static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double total_of, double level,
-                        double start, double centre, double *kept, found_t *found)
+/* As `furthest`, but short of it by about 1e-4 of the distance from `centre`, and never beyond. The watched candidate,
+   which has `found`, was refuted before and is not above `start`. Most looks find that `start` is still furthest, or an
+   end on the candidate's tangent. The candidate is kept from look to look while it is near, so that all here follows
+   from the state. */
+static double look_near(fr_watch_t *w, const double *product, const double *power, double n, double total_of,
+                        double level, double start, double centre, double *kept, found_t *found)
 {
     side_t side;
     for (int step = 0; step < 8; step++) {
@@ -351,11 +356,12 @@ static double look_near(fr_watch_t *w, const double *product, const double *powe
     return *kept = furthest(log_wealth, &side, n, start, centre, level);
 }
 
-void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower, double upper,
-                       double *low, double *high)
+void fr_portfolio_look(const fr_bet_t *b, fr_sums_t *s, const fr_portfolio_t *p, fr_watch_t w[2], double lower,
+                       double upper, double *low, double *high)
 {
     const double *product[2] = {p->up, p->down}, *power[2] = {p->up_power, p->down_power};
-    double n = s->n, mean = (s->total - 0.5) / n, total_of[2] = {s->total, n - s->total}, centre[2] = {mean, 1.0 - mean};
+    double n = s->n, mean = (s->total - 0.5) / n;
+    double total_of[2] = {s->total, n - s->total}, centre[2] = {mean, 1.0 - mean};
     double end[2] = {fr_larger(lower, 0.0), fr_larger(1.0 - upper, 0.0)};
     found_t found[2];
     int due[2], since = since_fold(n);
@@ -382,8 +388,8 @@ int fr_portfolio_quiet(const fr_watch_t w[2], double n, double total)
         && (n - total) - n * w[1].at <= w[1].until;
 }
 
-/* Log of the wealth against candidate m of bettors of fixed shares, without a population, with its first two derivatives.
-   It is convex. */
+/* Log of the wealth against candidate m of bettors of fixed shares, without a population, with its first two
+   derivatives. It is convex. */
 CLONES
 static double log_fixed(const double *gain, double n, double m, double *slope, double *bend)
 {
@@ -407,7 +413,8 @@ static double log_fixed(const double *gain, double n, double m, double *slope, d
     return top + fr_log1(all);
 }
 
-void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper, fr_rival_t *r)
+void fr_portfolio_rival(const fr_sums_t *s, const fr_portfolio_t *p, double level, double lower, double upper,
+                        fr_rival_t *r)
 {
     *r = (fr_rival_t){.n = s->n, .level = level};
     if (s->n == 0.0) return;
@@ -430,10 +437,10 @@ typedef struct {
     int sure;                   /* whether the least product is bounded from below, or guessed by two derivatives */
 } pair_t;
 
-/* Log of the least product of their money over x + z = e, and its slope in e; convex. Newton's rule for the slope in x, kept
-   inside a bracket, until it is known to 1e-10, or to a hundredth of what is left to the level if that is more. The second
-   derivative may promise too little, where some bettor's money falls at once: who is to be sure goes on to where the slope
-   changes its sign. */
+/* Log of the least product of their money over x + z = e, and its slope in e; convex. Newton's rule for the slope in x,
+   kept inside a bracket, until it is known to 1e-10, or to a hundredth of what is left to the level if that is more.
+   The second derivative may promise too little, where some bettor's money falls at once: who is to be sure goes on to
+   where the slope changes its sign. */
 static double log_pair(pair_t *pair, double e, double *slope)
 {
     const double least = 1e-10, first = fr_larger(0.0, e - 1.0), last = fr_smaller(1.0, e);
@@ -476,8 +483,8 @@ static double log_pair(pair_t *pair, double e, double *slope)
     return log_of;
 }
 
-/* The largest x + z at which the product is refuted whatever x, or 0; not refuted at `centre`. As `furthest`, from a guess:
-   both of the streams' own intervals, as errors of independent means add. */
+/* The largest x + z at which the product is refuted whatever x, or 0; not refuted at `centre`. As `furthest`, from a
+   guess: both of the streams' own intervals, as errors of independent means add. */
 static double furthest_pair(pair_t *pair, double mean, double centre, double away, double other)
 {
     double slope, bend, both = sqrt(away * away + other * other), lower = 0.0, upper = centre, e;
@@ -523,8 +530,8 @@ static double lower_end(const fr_rival_t *a, const fr_rival_t *b, double mean, d
     return low;
 }
 
-void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high, double *above,
-                             double *below)
+void fr_portfolio_difference(const fr_rival_t *a, const fr_rival_t *b, double level, double *low, double *high,
+                             double *above, double *below)
 {
     *low = -1.0;
     *high = 1.0;
@@ -560,10 +567,10 @@ int fr_portfolio_sane(const fr_portfolio_t *p)
     return sane;
 }
 
-/* Number of the odds ratio nearest to the one that grows fastest against a candidate `wanted` below the mean, or half the
-   mean if that is more: the difference of their logits, if rewards are 0 and 1, and as many times that as a reward of 0
-   and 1 has more variance. No bet risks more than the cap on a reward of -under; where that is not 0, the next number is
-   taken if the nearest one would. */
+/* Number of the odds ratio nearest to the one that grows fastest against a candidate `wanted` below the mean, or half
+   the mean if that is more: the difference of their logits, if rewards are 0 and 1, and as many times that as a reward
+   of 0 and 1 has more variance. No bet risks more than the cap on a reward of -under; where that is not 0, the next
+   number is taken if the nearest one would. */
 FR_INLINE double aim(double mean, double variance, double wanted, double cap, double under)
 {
     double m = fr_larger(mean - wanted, 0.5 * mean), risk = m * (1.0 - cap) + under;
@@ -576,11 +583,12 @@ FR_INLINE double aim(double mean, double variance, double wanted, double cap, do
     return under > 0.0 && k < FR_ODDS - 1.0 && ODDS_REST[(int)k] * under > cap * ODDS_LEAST[(int)k] ? k + 1.0 : k;
 }
 
-/* The variance is guessed from the rewards and half of one with variance 1/4: who bets boldly at first gains more where the
-   variance is small than he loses elsewhere. Of a population, what is left of it would be further from the
+/* The variance is guessed from the rewards and half of one with variance 1/4: who bets boldly at first gains more where
+   the variance is small than he loses elsewhere. Of a population, what is left of it would be further from the
    candidate than the whole: wanted is stretched by that. */
 CLONES
-static void aims(const fr_bet_t *b, double seen, int n, const double *mean, const double *square, double *up, double *down)
+static void aims(const fr_bet_t *b, double seen, int n, const double *mean, const double *square, double *up,
+                 double *down)
 {
     fr_bet_t k = *b;
     for (int i = 0; i < n; i++) {

@@ -38,9 +38,9 @@ IN_PASSES = 1.0 / 5.0  # of that work for a row where each step reads all in the
 LITTLE = 600.0  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
 MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which reads rows for itself alone
-SOME, TOGETHER = 64, 256  # parameters from which on steps may share a minibatch; how many steps do
-MUCH = 0.25  # of an independent draw a step: where such steps are, no other kernel is tried for `MANY` parameters
-SHARES = 0.5 / PER_STEP  # independent draws for the work of a row, from which on they need not
+BATCHED_FROM, BATCH = 64, 256  # parameters from which on a minibatch may decide a batch of steps; and their number
+MOVES_WELL = 0.25  # of an independent draw a step of a batch, from which on nothing else is tried for `MANY` parameters
+CHEAP = 0.5 / PER_STEP  # independent draws for the work of a row: no batch is tried beside a kernel that makes so many
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
@@ -72,7 +72,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
             tried, reference = [together], together.kernel.reference
             together.confirm(0.0)
             rows = usual_rows(together.kernel._innermost, model.dim)
-            if together.share >= MUCH and rows > LITTLE:
+            if together.share >= MOVES_WELL and rows > LITTLE:
                 return together.kernel, together.words + f"; one step alone would read about {rows:.2g} rows"
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         if make is RacingMetropolis and exact <= LITTLE:
@@ -97,7 +97,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                 break  # nor will races have one
             continue
         tried.append(pilot)
-    if SOME <= model.dim < MANY and all(pilot.worth < SHARES for pilot in tried):
+    if BATCHED_FROM <= model.dim < MANY and all(pilot.worth < CHEAP for pilot in tried):
         together = _shared(model, reference)
         tried += [] if together is None else [together]
     cheapest = 1.0 / (PER_STEP + SHARED * model.n_rows)  # of shared passes if each step were an independent draw
@@ -122,7 +122,7 @@ def _shared(model: Model, reference: Reference | None) -> _Pilot | None:
     stage("setting up PoissonMinibatchMetropolis in batches")
     with contextlib.suppress(ValueError):
         kernel = PoissonMinibatchMetropolis(
-            model, proposal="independent", batch=TOGETHER, walk_share=WALKS,
+            model, proposal="independent", batch=BATCH, walk_share=WALKS,
             control_variate="auto" if reference is None else reference)
         pilot = _Pilot(kernel)
         return None if kernel._beyond(pilot.draws) else pilot

@@ -13,7 +13,7 @@ from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace.control_variates import ControlVariate
 from fastrace.mcmc.kernels._chain import Chain, RaceChain
-from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, table_of
+from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, table_of, usual_rows
 from fastrace.mcmc.models._sites import held_apart
 from fastrace.races._weighted import AliasTable, WeightedRace
 from fastrace.races.acceptance import AcceptTest
@@ -139,10 +139,8 @@ class Racing(RowKernel):
         """
         if self._weights is None or student or skewness_guard:  # two options of the normal rule
             return "normal"
-        # Between two draws from the reference, in the smallest ball: twice sqrt(dim)^3 / 6.
-        total = math.fsum(self._innermost)
         most = AFFORDABLE_APART if self._shells else AFFORDABLE
-        return "betting" if total * self.model.dim**1.5 / 3.0 <= most else "normal"
+        return "betting" if usual_rows(self._innermost, self.model.dim) <= most else "normal"
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "bound": self.bound, "delta": self.delta}

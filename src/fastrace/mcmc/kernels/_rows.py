@@ -458,7 +458,10 @@ def worth_thinning(weights: NDArray[np.float64], seen: int) -> bool:
 
 
 def usual_rows(weights: NDArray[np.float64], seen: int) -> float:
-    """Rows of a minibatch by these weights, for a move between two draws of `seen` coordinates."""
+    """Rows of a minibatch by these weights, for a move between two draws of `seen` coordinates.
+
+    Each end adds a weight times the third power of its distance, sqrt(seen), over 6.
+    """
     return math.fsum(weights) * seen**1.5 / 3.0
 
 

@@ -281,9 +281,9 @@ class OnSurrogate(RowKernel):
 
         Where the rows refuse moves of all effects at once, nothing else would move these.
         """
-        model, metric = self.model, self.compressed.metric()
-        units = np.zeros((self._n_shared, model.n_seen))
-        units[np.arange(len(units)), np.arange(-model.learns_scale, len(units) - model.learns_scale)] = 1.0  # type: ignore[attr-defined]
+        model: Any = self.model
+        metric, units = self.compressed.metric(), np.zeros((self._n_shared, model.n_seen))
+        units[np.arange(len(units)), np.arange(len(units)) - int(model.learns_scale)] = 1.0
         unscaled = 1.0 / np.sqrt(np.array([unit @ metric.times(unit) for unit in units]))
         units *= unscaled[:, None]
         values, vectors = np.linalg.eigh(units @ np.array([metric.times(unit) for unit in units]).T)

@@ -63,9 +63,10 @@ class Metropolis(RowMetropolis):
     the time that they take. With ``mirror=False`` each proposal is decided alone, by :math:`\min(1, w(y) / w(x))`.
 
     With 10^5 rows of 200 parameters a step of a batch takes a fraction of the time that it takes alone, and the chain
-    makes more effective samples a second than those that read few rows. It is the same chain for every `batch` above 1,
-    to rounding. The `walk_share` steps among them depend on the state and take a pass of their own each: give a share
-    of 0.01 or so. None of the steps is delayed.
+    makes more effective samples a second than those that read few rows for one step; minibatches that decide a batch,
+    see `PoissonMinibatchMetropolis`, make more than either. It is one chain for every `batch` above 1, to rounding.
+    The `walk_share` steps among them depend on the state and take a pass of their own each: give a share of 0.01 or so.
+    None of the steps is delayed.
 
     With `frames` the chain's point x and the proposals of a batch are one set of points. From the center of the
     proposals they lie in the directions of a random orthogonal frame, of several beside each other if there are more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from fastrace.mcmc.compression import expansion_of
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._racing import AFFORDABLE
-from fastrace.mcmc.kernels._rows import ChainState, Tuning
+from fastrace.mcmc.kernels._rows import ChainState, Tuning, usual_rows
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
@@ -74,8 +73,8 @@ class VariableSelection:
     Raises
     ------
     ValueError
-        If the model has no derivatives, groups or a `log_prior`, scales of its coefficients are learned, a coefficient
-        that may be out has a flat prior, or an argument is out of range.
+        If the model has groups, a `log_prior` or no derivatives, if scales of its coefficients are learned, if a
+        coefficient that may be out has a flat prior, or if an argument is out of range.
 
     See Also
     --------
@@ -146,7 +145,8 @@ class VariableSelection:
             raise ValueError(f"{type(model).__name__} has no derivatives to expand; selection needs them")
         _require_slab(model)
         if model.joint_prior is None and model.log_prior is not None:
-            raise ValueError("the model has a log_prior; the slab must be normal: give prior_mean and prior_sd alone")
+            raise ValueError("the model has a log_prior, and values of coefficients are integrated out: give prior_mean"
+                             " and prior_sd alone, or Normal, StudentT or Laplace priors")
         if model.prior_part is not None:
             raise ValueError(CORRELATED.format("the slab must be independent"))
         if control_variate is None:
@@ -171,7 +171,7 @@ class VariableSelection:
         self._plan, self._beside = self._planned(reference)
         weights = reference.weights
         if decision == "auto":
-            small = weights is not None and math.fsum(weights) * model.dim**1.5 / 3.0 <= AFFORDABLE
+            small = weights is not None and usual_rows(weights, model.dim) <= AFFORDABLE
             decision = "poisson" if small else "race"
         self.decision = decision
         self.delta = _checks.probability(delta, "delta")

@@ -16,7 +16,7 @@ from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
 from fastrace._models.grouping import Factor
-from fastrace._models.rows import CHUNK, chunks, lengths, products
+from fastrace._models.rows import chunks, lengths, products, stored_chunks
 from fastrace.control_variates import cubic_shells, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
@@ -335,10 +335,7 @@ class GLMRows(_CompiledModel):
         out = About(self, hat, factor)
         source, theta = self.engine(None)
         theta[0] = hat
-        X = self._glm.X
-        for first in range(0, self.n_rows, CHUNK):
-            part = slice(first, min(first + CHUNK, self.n_rows))
-            x = X[part] if hasattr(X, "nnz") else np.asarray(X[part], dtype=np.float64)
+        for part, x in stored_chunks(self._glm.X):
             out.take(part, x, source.read(np.arange(part.start, part.stop), [0]))
         if self._keeps:
             self._kept = out

@@ -113,7 +113,8 @@ class Layout:
         for k in range(first, first + (self.width or len(self.columns))):
             if not (self.constant(k) or k in effects):
                 means[k] = self.means[k]
-                spread = math.hypot(spread, float(self.weak(k).sd) * self.means[k] / self.means[j])  # type: ignore[arg-type]
+                own_sd = float(self.weak(k).sd)  # type: ignore[arg-type]
+                spread = math.hypot(spread, own_sd * self.means[k] / self.means[j])
         if spread <= _CENTRED * float(prior.sd):  # type: ignore[arg-type]
             return prior, None
         means[j] = self.means[j]

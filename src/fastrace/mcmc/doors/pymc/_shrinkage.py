@@ -40,16 +40,18 @@ class Shrunk(NamedTuple):
     standardised : bool
         Whether they are in units of their scales.
     prior : Horseshoe
-        Of the `GLM`, whose global scale is ``exp(log_factor)`` times that of PyMC times a power `by_scale` of the
-        variable behind the scale of the family.
+        Of the `GLM`.
+    log_factor, by_scale : float
+        The `GLM` has ``exp(log_factor)`` times PyMC's global scale, times the power `by_scale` of the variable behind
+        the scale of the family.
     power : float
         Of that variable, in the scale of the global scale's prior.
     log_global : int
         Place of the logarithm of the global scale.
-    log_local : ndarray of shape (p,)
-        Of the local ones, which are ``exp(log_unit)`` times those of the `GLM`.
-    log_slab : int
-        Of c^2, or -1; the `GLM` has ``exp(log_slab_factor)`` times c.
+    log_local, log_unit : ndarray of shape (p,) and float
+        Places of the logarithms of the local ones, which are ``exp(log_unit)`` times those of the `GLM`.
+    log_slab, log_slab_factor : int and float
+        Place of the logarithm of c^2, or -1; the `GLM` has ``exp(log_slab_factor)`` times c.
     spread : ndarray of shape (p,)
         The scales of the entries, in units of the `GLM`, at the first point of the probe.
     slopes : tuple of ndarray
@@ -297,8 +299,7 @@ def _df(variable: Any) -> float | None:
 
 
 def _width(probe: Probe, scales: _Scales) -> tuple[float, float, float] | None:
-    """Degrees of freedom of the global scale; its own scale's logarithm, and the power of the family's scale in that.
-    """
+    """Degrees of freedom of the global scale, log of its prior's scale, and the power of the family's scale in that."""
     node, df = parameters(scales.overall)[-1], _df(scales.overall)
     if df is None:
         return None
