@@ -236,6 +236,28 @@ def test_normal_rule_fails_on_rare_events_without_a_sign(rng):
     assert_rate_at_most(wrong, 300, 0.1)
 
 
+@pytest.mark.parametrize("few", [10, 25, 50])
+def test_normal_rule_fails_where_few_rows_of_many_sizes_hold_the_sum(few):
+    """Near ties, guarded or not, without a warning; betting is right."""
+    rng = np.random.default_rng(few)
+    rules = {"normal": {"skewness_guard": False}, "guarded": {}, "betting": {"support": (-3.0, 3.0)}}
+    wrong, warned = dict.fromkeys(rules, 0), 0
+    for t in range(200):
+        x = 1e-3 * rng.standard_normal(5000)
+        x[rng.choice(5000, few, replace=False)] = 0.3 + 0.5 * rng.standard_normal(few)
+        gap = 0.25 * math.sqrt(few) * rng.standard_normal()
+        for rule, options in rules.items():
+            test = fr.AcceptTest(x, rng=t, **options)
+            missed = test.decide(math.fsum(x) + gap) != (gap < 0.0)
+            wrong[rule] += missed
+            warned += missed and rule == "guarded" and bool(test.warnings)
+    assert_rate_at_most(wrong["betting"], 200, 0.05)
+    for rule in ("normal", "guarded"):
+        with pytest.raises(AssertionError, match="promised 0.05"):
+            assert_rate_at_most(wrong[rule], 200, 0.05)
+    assert warned < 0.1 * wrong["guarded"]
+
+
 def test_rare_events_among_equal_rows_are_waited_for_and_flagged(rng):
     """Rows that agree to rounding have an unknown spread, not none: no decision rests on them alone."""
     for events in (5, 50):

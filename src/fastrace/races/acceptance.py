@@ -105,7 +105,11 @@ class AcceptTest(ThresholdRace):
     It is a heuristic: of decisions close to a tie at delta 0.05, on what Taylor expansions leave of Poisson and
     logistic models, it missed 2 to 3 %, and up to 11 % for single proposals; the plain rule missed 7 to 12 %, and 41 %.
     Where a few rows decide and the others barely differ, a sample without any of the few looks harmless, and the normal
-    rule, guarded or not, can be wrong nearly always without a sign: only a rigorous bound helps.
+    rule, guarded or not, can be wrong nearly always without a sign: only a rigorous bound helps. Of 5,000 rows of which
+    10, 25 or 50 held the sum, 33, 37 and 30 % of 1,000 decisions near a tie were wrong at delta 0.05, none of them with
+    a warning. No test looks at the rows beforehand, be they of an array or a function, as `mcmc.RacingGibbs` looks at
+    its factors: one look costs more than the sum. Give a `support` where rows may be like that: betting was never wrong
+    in 900 decisions, for which it read all rows. An array in memory is summed in less time than that.
 
     After each look the race forecasts how many rows it still needs; as soon as one pass over all rows in order
     (`Source.total`) is cheaper, it makes that pass. Both costs are counted in rows, so that the same seed gives the
