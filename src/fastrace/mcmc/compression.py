@@ -257,6 +257,11 @@ def compress(
     table, such as a frame, is converted whole. Priors are those of the model, so that what is in units of the data,
     such as "weak" ones, is in units of the pilot's.
 
+    A PyMC model whose rows see a map of its parameters, and that is no `GLM`, is refused: an expansion is in what the
+    rows see, and does not hold the map. `SurrogateMetropolis` expands such a model on its own. For NUTS on an
+    expansion, write the terms as a `GLM` or `FunctionModel` whose parameters are what the rows see, and compress that.
+    `fastrace.mcmc.doors.compressed.pymc_potential` takes the expansion and these quantities, made of PyMC's variables.
+
     Kernels and `correct` decide by rows read at random, which chunks do not give: they need a model of all rows, such
     as a `GLM` of one memory map, beside the expansion. Without one, NUTS or any other sampler on the expansion is what
     is left, whose draws nothing corrects.
@@ -279,7 +284,8 @@ def compress(
     model = model._surrogate_form()
     if model.own_surrogate is not None:
         raise ValueError("the rows see a map of the model's parameters, which an expansion alone does not hold: "
-                         "SurrogateMetropolis(model) makes its own")
+                         "SurrogateMetropolis(model) makes its own. For an expansion to hand on, write the terms as a "
+                         "GLM or FunctionModel of what the rows see, and compress that")
     prior = prior_of(model)
     if chunks is not None:
         return _of_chunks(model, prior, psi_hat, chunks)
