@@ -85,10 +85,13 @@ def departure(kernel, theta, pilot, value, steps, rng):
     Given the data `theta` is a draw of the posterior, and a right kernel that starts there makes others, however slowly
     it moves. Functions are bounded: each parameter, and how far below its top `value` is, a function of points and
     data, as shares of normal and gamma laws with the moments of the pilot's draws, and how far the parameters are from
-    their means. The pilot knows the data, not `theta`.
+    their means. The pilot knows the data, not `theta`; one that stood still has no moments, and 1 takes their place.
     """
     center, sd, values = pilot.mean(axis=0), pilot.std(axis=0), value(pilot)
     top, mean, variance = values.max(), (values.max() - values).mean(), values.var()
+    still = (pilot == pilot[0]).all(axis=0)
+    sd = np.where(still, 1.0, sd)
+    mean, variance = (1.0, 1.0) if still.all() else (mean, variance)
 
     def of(points):
         shares = stats.norm.cdf((points - center) / sd)

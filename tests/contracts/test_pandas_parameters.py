@@ -94,8 +94,14 @@ def expected(theta_hat):
     return mcmc.SurrogateMetropolis(MODEL, psi_hat=theta_hat).compressed.psi_hat
 
 
-KERNELS = (mcmc.FireflyMetropolis, mcmc.Metropolis, mcmc.RacingMetropolis, mcmc.RacingSlice, mcmc.Slice,
-           mcmc.VariableSelection)
+def checked(given):
+    made = mcmc.correct(draws(given), MODEL.reference(), MODEL, decision="race", rng=1)
+    found = mcmc.check_bias(MODEL, made, 50, rng=2, draws=draws(given), surrogate=MODEL.reference())
+    return np.array([found.rate, *found.interval])
+
+
+KERNELS = (mcmc.FireflyMetropolis, mcmc.Metropolis, mcmc.PoissonMinibatchMetropolis, mcmc.RacingMetropolis,
+           mcmc.RacingSlice, mcmc.Slice, mcmc.VariableSelection)
 COMPRESSED = mcmc.compress(MODEL)
 BY_NAME = {
     **{f"{kernel.__name__}(control_variate)": reference(kernel) for kernel in KERNELS},
@@ -114,6 +120,7 @@ BY_NAME = {
         mcmc.Metropolis(MODEL, proposal="random-walk"), given, **SHORT).draws,
     "compress(psi_hat)": lambda given: mcmc.compress(MODEL, given).psi_hat,
     "correct(draws)": lambda given: mcmc.correct(draws(given), MODEL.reference(), MODEL, rng=1).draws,
+    "check_bias(draws)": checked,
     "Compressed.log_likelihood(psi)": COMPRESSED.log_likelihood,
     "Compressed.gradient(psi)": COMPRESSED.gradient,
     "Compressed.hessian_product(vector)": COMPRESSED.hessian_product,
@@ -206,6 +213,7 @@ PLAIN = {
     "_TermsModel(third_derivatives)": "rows are numbers that a function of the user's is asked by",
     "Categorical(log_prior)": "states have numbers alone",
     "Gibbs.init(position)": "variables have numbers alone",
+    "RacingGibbs.init(position)": "variables have numbers alone",
     "SurrogateGibbs.init(position)": "tested with its own names below",
     "effective_sample_size(chains)": "draws of one number; chains and draws may stand in any order of chains",
     "PredictorModel.curve(eta)": "an entry for each row that the same call names by number",

@@ -303,7 +303,7 @@ class OnSurrogate(RowKernel):
 
     def _scalings_of_effects(self) -> Array:
         """Steps of each scale and correlation of groups' effects together with these, which stay standardised."""
-        sds = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
+        sds = self._sds_of_hyperparameters()
         return STEP * np.diag(sds)[len(sds) - self._n_of_effects :]
 
     @property
@@ -343,10 +343,13 @@ class OnSurrogate(RowKernel):
         """Standard deviations of random walks: those of each coordinate given all others, of what the rows see."""
         precision = np.asarray(self._metric.diagonal())
         seen = 1.0 / np.sqrt(np.where(precision > 0.0, precision, 1.0))
-        hyper = np.full(self.dim - len(seen), HYPER_SD)
-        if self.inner == "normal":
-            hyper = np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
-        return np.asarray(2.38 / math.sqrt(self.dim) * np.concatenate([seen, hyper]))
+        return np.asarray(2.38 / math.sqrt(self.dim) * np.concatenate([seen, self._sds_of_hyperparameters()]))
+
+    def _sds_of_hyperparameters(self) -> Array:
+        """Standard deviations of those that no row sees, under the surrogate; trajectories say nothing of them."""
+        if self.inner == "hmc":
+            return np.full(self.dim - self.compressed.n_seen, HYPER_SD)
+        return np.sqrt(np.square(self._phi_factor).sum(axis=1))[int(self._scaled) :]
 
     def _near_normal(self) -> bool:
         """Whether draws of the nested normal are seldom refused for what it leaves of the prior; reads no row."""

@@ -143,7 +143,7 @@ class RacingGibbs(Gibbs):
         self.first_look = first_look
         self.student = _checks.flag(student, "student")
         self.tail_guard = _checks.flag(tail_guard, "tail_guard")
-        self._looks = self.tail_guard and support is None and bound in ("auto", "normal")
+        self._looks = self.tail_guard and support is None and isinstance(bound, str) and bound in ("auto", "normal")
         z = np.zeros(len(self.variables), np.intp)
         for variable in self.variables:
             self._engine(variable, z)  # argument checks now
