@@ -102,6 +102,23 @@ def departure(kernel, theta, pilot, value, steps, rng):
     return of(made.draws[steps // 2 :: max(1, steps // 20)]).mean(axis=0) - of(theta[None])[0]
 
 
+def by_turns(theta, outcomes_at, kernel_of, of_parameters, of_both, turns, steps, rng):
+    """What the joint test of Geweke (2004) changes in functions whose means the joint law keeps: means are 0.
+
+    From parameters of the prior, outcomes and parameters are drawn in turn, the latter by some steps of a chain, which
+    may be slow. `of_parameters` is compared with the start, `of_both` after each turn with before it: bounded
+    functions, such as how well parameters fit the outcomes.
+    """
+    start, moved = np.array(of_parameters(theta)), []
+    for _ in range(turns):
+        y = outcomes_at(theta)
+        kernel = kernel_of(y)
+        before = theta
+        theta = kernel.run(rng, kernel.init(before), steps)[1].draws[-1]
+        moved.append(of_both(theta, y) - of_both(before, y))
+    return np.append(of_parameters(theta) - start, np.mean(moved))
+
+
 class Lattice:
     """Four parameter vectors, and proposals that draw one of the three others."""
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from chains import assert_runs_continue
+from chains import Sabotaged, assert_runs_continue, by_turns
 from ctrl_c import press
 from fastrace import mcmc
 from fastrace.mcmc.kernels import surrogate_gibbs
-from guarantee import assert_fits, assert_mean, few_or_many
+from guarantee import assert_centred, assert_fits, assert_mean, few_or_many
 from reference import mcmc as rows_twin
 from reference import sources
 from reference import surrogate_gibbs as twin
@@ -300,6 +300,26 @@ def test_a_number_as_prior_sd_is_the_prior_of_the_logarithm():
     assert stats.kstest(np.log(steps.draws[:, kernel.names.index("scale[1]")]) / 1.5, "norm").pvalue > 1e-6
 
 
+def drawn_from_prior(rng, shared):
+    """A draw of the mixture of four groups whose prior is that of `by_group`."""
+    mean, sd = rng.standard_normal(1), np.abs(0.5 * rng.standard_cauchy(1))
+    theta = mean + sd * rng.standard_normal(2)
+    scale = np.abs(rng.standard_t(4.0, 2 - shared))
+    weight = rng.dirichlet([1.0, 1.0])
+    return np.concatenate([rng.choice(2, 4, p=weight), theta, scale, weight, mean, sd])
+
+
+def of_rows(X, truth, shared):
+    """Means and scales of the rows of four groups of 12."""
+    label = truth[:4].astype(int)
+    return X[:, 0] * np.repeat(truth[4:6][label], 12), np.repeat(truth[6:8][[0, 0 if shared else 1]][label], 12)
+
+
+def by_group(X, y, family, shared):
+    model = mcmc.GLM(X, y, family, prior=mcmc.Normal(0.0, 1.0), scale_prior=mcmc.HalfStudentT(4.0, 1.0))
+    return mcmc.MixtureOf(model, np.repeat(np.arange(4), 12), 2, hierarchical=True, sd_scale=0.5, shared_scale=shared)
+
+
 @few_or_many(("fits", "draws", "cells"), (25, 19, 5), (1500, 99, 20))
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -307,20 +327,10 @@ def test_simulation_based_calibration(decision, fits, draws, cells, shared, smal
     """Of what does not depend on names: a group's slope and scale, both scales' larger one, mean and spread."""
     rng = np.random.default_rng(21)
     ranks = []
-    group = np.repeat(np.arange(4), 12)
     for i in range(fits):
-        family = REAL[i % 2]
-        mean, sd = rng.standard_normal(1), np.abs(0.5 * rng.standard_cauchy(1))
-        theta = mean + sd * rng.standard_normal((2, 1))
-        scale = np.abs(rng.standard_t(4.0, 2))[[0, 0 if shared else 1]]
-        weight = rng.dirichlet([1.0, 1.0])
-        label = rng.choice(2, 4, p=weight)
-        X = rng.standard_normal((48, 1))
-        y = outcomes(family, X[:, 0] * theta[label[group], 0], scale[label[group]], rng)
-        model = mcmc.GLM(X, y, family, prior=mcmc.Normal(0.0, 1.0), scale_prior=mcmc.HalfStudentT(4.0, 1.0))
-        mix = mcmc.MixtureOf(model, group, 2, hierarchical=True, sd_scale=0.5, shared_scale=shared)
-        kernel = mcmc.SurrogateGibbs(mix, decision)
-        truth = np.concatenate([label, theta.ravel(), scale[: 2 - shared], weight, mean, sd])
+        family, truth, X = REAL[i % 2], drawn_from_prior(rng, shared), rng.standard_normal((48, 1))
+        y = outcomes(family, *of_rows(X, truth, shared), rng)
+        kernel = mcmc.SurrogateGibbs(by_group(X, y, family, shared), decision)
         _, steps = kernel.run(rng, kernel.init(truth), draws * 20)
         found, own = (facts(np.insert(of, 7, of[:, 6], axis=1) if shared else of)
                       for of in (steps.draws[19::20], truth[None]))
@@ -335,6 +345,50 @@ def facts(draws):
     same = (draws[:, 0] == draws[:, 1]) + 1e-3 * draws[:, 10]
     return np.stack([slope, scale, draws[:, 6:8].max(axis=1), same, draws[:, 10], draws[:, 11],
                      draws[:, 8:10].max(axis=1)], axis=1)
+
+
+def joint_departures(decision, shared, fits, rng, monkeypatch, made=lambda kernel: kernel):
+    """What `by_turns` says of fits, by a kernel made of the right one: by families, and groups expanded or read."""
+    rows, last = [], 8 - shared             # where the weights begin
+    for i in range(fits):
+        monkeypatch.setattr(surrogate_gibbs, "SMALL_GROUP", 25 * (i // 2 % 2))
+        family, X = REAL[i % 2], rng.standard_normal((48, 1))
+        law = stats.norm if family == "gaussian" else stats.t(DF)
+
+        def uniform(truth):
+            mean, sd = truth[last + 2 :]
+            return np.array([*stats.norm.cdf((truth[4:6] - mean) / sd), *(2.0 * stats.t.cdf(truth[6:last], 4.0) - 1.0),
+                             truth[last], stats.norm.cdf(mean), stats.halfcauchy.cdf(sd, scale=0.5)])
+
+        def fit(truth, y, X=X, law=law):
+            eta, scale = of_rows(X, truth, shared)
+            return np.abs(2.0 * law.cdf((y - eta) / scale) - 1.0).mean()
+
+        rows.append(by_turns(
+            drawn_from_prior(rng, shared),
+            lambda truth, X=X, family=family: outcomes(family, *of_rows(X, truth, shared), rng),
+            lambda y, X=X, family=family: made(mcmc.SurrogateGibbs(by_group(X, y, family, shared), decision)),
+            uniform, fit, 3, 3, rng))
+    return rows
+
+
+@few_or_many("fits", 60, 4000)
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_geweke_joint_distribution(decision, shared, fits, monkeypatch):
+    assert_centred(joint_departures(decision, shared, fits, np.random.default_rng(22), monkeypatch))
+
+
+@pytest.mark.parametrize(("shared", "times"), [(False, 1.2), (True, 1.0 / 1.2)])
+def test_the_joint_test_tells_scales_that_are_a_little_wrong(shared, times, monkeypatch):
+    spread = np.ones(12 - shared)
+    spread[6 : 8 - shared] = times
+
+    def made(kernel):
+        return Sabotaged(kernel, np.zeros(len(spread)), np.zeros(len(spread)), spread=spread)
+
+    with pytest.raises(AssertionError, match="together p"):
+        assert_centred(joint_departures("poisson", shared, 60, np.random.default_rng(23), monkeypatch, made))
 
 
 # Chains.
