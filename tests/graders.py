@@ -42,7 +42,7 @@ def pickled_at_times(rng):
 
 def same_answer(one, other):
     left, right = one.to_dict(), other.to_dict()
-    for name in ("n_unused", "cost"):
+    for name in ("n_unused", "n_failed", "cost"):
         left.pop(name), right.pop(name)
     assert left == right
 
@@ -70,12 +70,16 @@ class Grader:
 
 
 def written(path, unit="row"):
-    """Arms and rows, or pulls, of a journal."""
-    return [(line["arm"], line[unit]) for line in map(json.loads, path.read_text().splitlines()[1:])]
+    """Arms and rows, or pulls, of the rewards in a journal."""
+    lines = map(json.loads, path.read_text().splitlines()[1:])
+    return [(line["arm"], line[unit]) for line in lines if "reward" in line]
 
 
-def killed(call, journal, log, after):
-    """Arms and rows that a process asked for which kills itself at so many requests; `call` has the race as text."""
+def killed(call, journal, log, after, first="pass"):
+    """Arms and rows that a process asked for which kills itself at so many requests; `call` has the race as text.
+
+    Each request runs the statement `first`, which may raise.
+    """
     code = f"""
         import asyncio, os, signal
         import numpy as np
@@ -90,6 +94,7 @@ def killed(call, journal, log, after):
             await asyncio.sleep(0)
             if asked == {after}:
                 os.kill(os.getpid(), signal.SIGKILL)
+            {first}
             return values[row, arm]
         asyncio.run(fr.race_async(grade, {call}, journal={str(journal)!r}))
     """

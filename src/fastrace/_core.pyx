@@ -159,8 +159,16 @@ cdef class Race(RaceAnswers):
         finally:
             guard_leave(&self.guard)
 
+    def affordable(self):
+        """Rewards that `max_pulls` leaves beside those that looks have taken and those charged; None without it."""
+        guard_enter(&self.guard, self)
+        try:
+            return None if self.max_pulls < 0 else self.max_pulls - self.spent
+        finally:
+            guard_leave(&self.guard)
+
     def charge(self, int64_t rewards):
-        """Count rewards that were paid for, and that no look will take, against `max_pulls`."""
+        """Count rewards that were paid for, and that no look will take, against `max_pulls`; fewer where negative."""
         guard_enter(&self.guard, self)
         try:
             self.spent += rewards

@@ -65,6 +65,7 @@ class PullFlight:
         self.weight = [1.0] * n
         self.paid = np.zeros(n, np.int64)       # pulls of each arm that were handed out
         self.used = np.zeros(n, np.int64)       # those of them that the rule has taken
+        self.failed = np.zeros(n, np.int64)     # calls for rewards of each arm that gave none
         self.n_out = 0
         self.limit: float = np.inf              # pulls that may be paid for in all
         self.spent = False                      # they are, and the rule has what it can use of them
@@ -136,8 +137,16 @@ class PullFlight:
         self.spent = False
         self.aim()
 
-    def record(self, rewards: Mapping[int, Mapping[int, float]]) -> None:
-        """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked."""
+    def remaining(self) -> float:
+        """Calls that may still be paid for."""
+        return self.limit - self.start - int((self.paid - self.used + self.failed).sum())
+
+    def record(self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0) -> None:
+        """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked.
+
+        So many of its calls `failed` of each arm.
+        """
+        self.failed += np.asarray(failed, np.int64)
         for k, of_pull in rewards.items():
             for arm, value in of_pull.items():
                 self.rule.check(arm, value, k)
@@ -178,7 +187,7 @@ class PullFlight:
         """
         if self.over:
             return None
-        remaining = self.limit - self.start - int((self.paid - self.used).sum())
+        remaining = self.remaining()
         wanted = [(k, arm) for arm, end in self.need.items() if (k := self._first(arm)) < end]
         if remaining < (len(wanted) if self.whole and wanted else 1):       # no part of a round is of any use
             if not self.n_out:
@@ -211,6 +220,28 @@ class PullFlight:
             return arm, self.free[arm].pop()
         self.next[arm] += 1
         return arm, self.next[arm] - 1
+
+    # Calls that fail.
+
+    def wants(self, arm: int, k: int) -> bool:
+        """Whether the reward of a pull that is out may be of use."""
+        return not self.over and arm in self.live and self.taken[arm] <= k
+
+    def fail(self, arm: int, k: int) -> bool:
+        """Charge a call that failed, for a pull that is out; whether one more can be paid for."""
+        self.failed[arm] += 1
+        return self.remaining() >= 0
+
+    def recover(self, arm: int, k: int) -> None:
+        """A call that was taken to have failed has answered."""
+        self.failed[arm] -= 1
+
+    def drop(self, arm: int, k: int) -> None:
+        """No call is made for a pull that is out: it is to be asked for again, if at all."""
+        self.paid[arm] -= 1
+        if self.taken[arm] <= k:
+            self.n_out -= arm in self.live
+            self.free[arm] = sorted([*self.free[arm], k], reverse=True)
 
     # A run that was cut short.
 
@@ -365,7 +396,7 @@ class PullFlight:
         """What is out and what is held back, as plain objects."""
         return {"taken": list(self.taken), "next": list(self.next), "here": [dict(here) for here in self.here],
                 "free": [list(ks) for ks in self.free], "weight": list(self.weight), "paid": self.paid.copy(),
-                "used": self.used.copy(), "spent": self.spent, "by_run": self.by_run}
+                "used": self.used.copy(), "failed": self.failed.copy(), "spent": self.spent, "by_run": self.by_run}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take what `saved` gave, beside the same rule."""
@@ -381,13 +412,15 @@ class PullFlight:
         if good:
             least = max(self.rule._made().tolist())
             good = least <= min(parts[0]) == max(parts[0]) if self.rounds else parts[0] == self.taken
-        for name in ("paid", "used"):
-            good = good and saved[name].shape == (n,) and saved[name].dtype == np.int64
-        if not good or not bool(((saved["used"] >= 0) & (saved["paid"] >= saved["used"])).all()):
+        failed = saved.get("failed", np.zeros(n, np.int64))     # rules that an earlier version saved have none
+        for counts in (saved["paid"], saved["used"], failed):
+            good = good and counts.shape == (n,) and counts.dtype == np.int64 and bool((counts >= 0).all())
+        if not good or not bool((saved["paid"] >= saved["used"]).all()):
             raise DamagedError("the saved rule is damaged: what it says of requests in flight cannot be right")
         self.taken, self.next, self.here, self.free, self.weight = (list(part) for part in parts)
         self.paid, self.used, self.spent = saved["paid"].copy(), saved["used"].copy(), saved["spent"]
-        self.by_run = saved.get("by_run", False) is True        # rules that an earlier version saved have none
+        self.failed = failed.copy()
+        self.by_run = saved.get("by_run", False) is True        # nor this
         for arm, here in enumerate(self.here):
             for k, value in here.items():
                 self.rule.check(arm, value, k)

@@ -17,6 +17,10 @@ class InFlight(ABC):
     The object that `_new_flight` returns knows which rewards are out and which have come before their turn. It hands
     out a cell (`next_cell`), an arm and a number each, checks and takes rewards (`check`, `take`), forgets what is out
     (`again`), and says whether it is `idle` and whether the race is `over`; see `races._in_flight.Flight`.
+
+    A cell that is out is charged for one call: the one under way, or the next one. A call that failed is charged on its
+    own, in `failed` of its arm (`fail`, and `recover` if its answer comes after all); a cell that no further call is
+    made for is handed back with its charge (`drop`). So rewards used, rewards in vain and `failed` add up to all calls.
     """
 
     _flight: Any = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 import fastrace._core as _core
 from fastrace._base import _checks
@@ -45,7 +45,8 @@ class Flight:
         self.place: dict[int, int] = {}                 # position of each row in the arrays
         self.paid = np.zeros(n, np.int64)               # cells of each arm that were handed out
         self.used = np.zeros(n, np.int64)               # those of them that looks have taken
-        self.charged = 0                                # those that no look will take, as `max_pulls` counts them
+        self.failed = np.zeros(n, np.int64)             # calls for rewards of each arm that gave none
+        self.charged = 0                                # these, and cells that no look will take, charged to the race
         self.late: set[tuple[int, int]] = set()         # (row, arm) that are out, of positions before `start`
         self.recorded: Mapping[int, Mapping[int, float]] = {}    # rewards by row and arm, paid for in an earlier run
         self.by_run = False                             # all that is out was asked for by a `run` that was cut short
@@ -69,10 +70,10 @@ class Flight:
         self.rows, self.state, self.reward = self.rows[gone:], self.state[gone:], self.reward[gone:]
         self.start = now
         self.touched, self.cursor = max(self.touched, now), max(self.cursor, now)
-        unused = int(self.unused.sum())
-        if unused > self.charged:
-            self.race.charge(unused - self.charged)
-            self.charged = unused
+        lost = int(self.unused.sum() + self.failed.sum())
+        if lost != self.charged:
+            self.race.charge(lost - self.charged)
+            self.charged = lost
             _, self.target, self.most = self.race.progress()
         here = self.state[: self.target - now, self.running] == HERE
         self.left = int((self.target - now) * self.running.size - here.sum())
@@ -113,14 +114,24 @@ class Flight:
 
     # Asking.
 
-    def record(self, rewards: Mapping[int, Mapping[int, float]]) -> None:
-        """Take rewards that an earlier run of the same race has paid for, by row and arm; before anything is asked."""
+    def remaining(self) -> float:
+        """Calls that may still be paid for."""
+        left = self.race.affordable()
+        return math.inf if left is None else left - int((self.paid - self.used)[self.running].sum())
+
+    def record(self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0) -> None:
+        """Take rewards that an earlier run of the same race has paid for, by row and arm; before anything is asked.
+
+        So many of its calls `failed` of each arm.
+        """
         cells = [(value, arm, row) for row, of_row in rewards.items() for arm, value in of_row.items()]
         if cells:
             value, arm, row = map(np.array, zip(*cells, strict=True))
             self.check(value, arm, row)
             self.paid += np.bincount(arm, minlength=self.paid.size)
         self.recorded = rewards
+        self.failed += np.asarray(failed, np.int64)
+        self.aim()
 
     def keep(
         self, blocks: list[tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]], silent: list[int]
@@ -196,11 +207,21 @@ class Flight:
         return self.running.copy(), self.rows[k].copy()
 
     def next_cell(self, most_ahead: int) -> tuple[int, int] | None:
-        """Hand out one arm and row, in the order of rows; None where `most_ahead` are handed out beyond the look."""
+        """Hand out one arm and row, in the order of rows.
+
+        None where `most_ahead` are handed out beyond the look, and where no more may be paid for.
+        """
         while not self.race.done:
             if self.left == 0:                          # by answers of an earlier run
                 self.forward()
                 continue
+            if self.remaining() < 1:
+                if self.recorded and self.start + self.rows.size < self.target:
+                    self._reach(self.target)            # what came in an earlier run may be all that lacks
+                    continue
+                if not (self.state[:, self.running] == OUT).any():
+                    self.spend()
+                return None
             room = self.start + self.rows.size - self.target        # positions that may be ahead: counted if need be
             if self.cursor >= self.most or (self.cursor >= self.target and room * self.running.size >= most_ahead
                                             and self.ahead() >= most_ahead):
@@ -215,6 +236,42 @@ class Flight:
                 return int(free[0]), int(self.rows[k])
             self.cursor += 1
         return None
+
+    def spend(self) -> None:
+        """Nothing more may be paid for: give the race the rows that lack no answer, and let it end there."""
+        n = self.running.size
+        lacking = (self.state[: self.target - self.start, self.running] != HERE).any(axis=1)
+        whole = int(lacking.argmax()) if lacking.any() else lacking.size
+        self.race.charge(self.race.affordable() - whole * n)
+        self.aim()
+        self.forward()
+
+    # Calls that fail.
+
+    def wants(self, arm: int, row: int) -> bool:
+        """Whether the reward of a cell that is out may be of use."""
+        return not self.race.done and row in self.place and arm in self.in_race
+
+    def fail(self, arm: int, row: int) -> bool:
+        """Charge a call that failed, for a cell that is out; whether one more can be paid for."""
+        self.failed[arm] += 1
+        self.aim()
+        return self.remaining() >= 0
+
+    def recover(self, arm: int, row: int) -> None:
+        """A call that was taken to have failed has answered."""
+        self.failed[arm] -= 1
+        self.aim()
+
+    def drop(self, arm: int, row: int) -> None:
+        """No call is made for a cell that is out: it is to be asked for again, if at all."""
+        self.paid[arm] -= 1
+        position = self.place.get(row)
+        if position is None:
+            self.late.discard((row, arm))
+        else:
+            self.state[position - self.start, arm] = FREE
+            self.cursor = min(self.cursor, position)
 
     def _reach(self, end: int, room: int = 0) -> None:
         """Let the arrays reach position `end`; if they must grow, by at least `room` rows."""
@@ -309,7 +366,7 @@ class Flight:
         """What is out and what is held back, as plain objects."""
         return {"start": self.start, "touched": self.touched, "charged": self.charged, "late": sorted(self.late),
                 "state": self.state.copy(), "reward": self.reward.copy(), "paid": self.paid.copy(),
-                "used": self.used.copy(), "by_run": self.by_run}
+                "used": self.used.copy(), "failed": self.failed.copy(), "by_run": self.by_run}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Take what `saved` gave, beside the same race."""
@@ -318,16 +375,17 @@ class Flight:
         good = good and reward.dtype == np.float64 and saved["start"] == self.start
         good = good and bool(((state >= FREE) & (state <= HERE)).all()) and not bool((reward == np.inf).any())
         good = good and self.start <= saved["touched"] <= self.start + len(state) <= self.race.n_rows
-        for name in ("paid", "used"):
-            good = good and saved[name].shape == self.paid.shape and saved[name].dtype == np.int64
-        good = good and bool(((saved["used"] >= 0) & (saved["paid"] >= saved["used"])).all()) and saved["charged"] >= 0
+        failed = saved.get("failed", np.zeros_like(self.paid))      # races that an earlier version saved have none
+        for counts in (saved["paid"], saved["used"], failed):
+            good = good and counts.shape == self.paid.shape and counts.dtype == np.int64 and bool((counts >= 0).all())
+        good = good and bool((saved["paid"] >= saved["used"]).all()) and saved["charged"] >= 0
         good = good and all(0 <= row < self.race.n_rows and 0 <= arm < self.paid.size for row, arm in saved["late"])
         if not good:
             raise DamagedError("the saved race is damaged: what it says of requests in flight cannot be right")
         self._reach(self.start + len(state))
         self.state, self.reward = state.copy(), reward.copy()
-        self.paid, self.used = saved["paid"].copy(), saved["used"].copy()
+        self.paid, self.used, self.failed = saved["paid"].copy(), saved["used"].copy(), failed.copy()
         self.charged, self.touched = int(saved["charged"]), int(saved["touched"])
         self.late = {(int(row), int(arm)) for row, arm in saved["late"]}
-        self.by_run = saved.get("by_run", False) is True        # races that an earlier version saved have none
+        self.by_run = saved.get("by_run", False) is True        # nor this
         self.aim()

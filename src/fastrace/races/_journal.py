@@ -1,9 +1,11 @@
-"""The journal of a race: what was paid for, a line of JSON per reward, in a file that outlives the process.
+"""The journal of a race: what was paid for, a line of JSON per call, in a file that outlives the process.
 
 The first line says which race it is: its options and its seed. Each further line is an arm, a row and a reward, null
 where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward; of a
-`BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A last line that
-was torn, because the process or the disk gave up in it, is cut off.
+`BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A call that failed
+has a line with the class of its error, "failed", in place of the reward. If its answer comes after all, the line of the
+reward says that it was "late", and the call counts once. Journals of earlier versions have no lines of failed calls. A
+last line that was torn, because the process or the disk gave up in it, is cut off.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Journal:
     """An open journal, to which lines are added: use it in a ``with`` block.
 
     `race` is what the first line says of a new journal, `seed` included; an old one must say the same. A `seed` of None
-    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file holds.
+    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file holds,
+    `failed` how many calls gave no reward, by arm.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Journal:
         self.race = race
         self.unit = "row" if "n_rows" in race else race.get("unit", "pull")
         self.rewards: Rewards = {}
+        self.failed = [0] * race["n_arms"]
         if not self.path.parent.is_dir():
             raise ValueError(f"journal is {str(self.path)!r}, and {str(self.path.parent)!r} is no folder; make it "
                              f"before the race, so that nothing is paid for that cannot be written down")
@@ -137,9 +141,11 @@ class Journal:
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
-                arm, row, reward = entry["arm"], entry[unit], entry["reward"]
+                arm, row, failed, late = entry["arm"], entry[unit], entry.get("failed"), entry.get("late", False)
+                reward = entry["reward"] if failed is None else None
                 good = type(arm) is int and type(row) is int and 0 <= arm < n_arms and 0 <= row < n_rows
                 good = good and (reward is None or type(reward) in (int, float) or reward in ("inf", "-inf"))
+                good = good and (failed is None or type(failed) is str) and type(late) is bool
                 value = math.nan if reward is None else float(reward)
             except (ValueError, KeyError, TypeError, OverflowError):
                 good = False
@@ -148,6 +154,10 @@ class Journal:
                                  f"{shown(line.decode(errors='replace'))}; an arm below {n_arms} and a {unit} below "
                                  f"{n_rows}, whole numbers, and a reward, a number or null, are needed: mend that "
                                  f"line, or remove it, and what it paid for is asked again")
+            if failed is not None:
+                self.failed[arm] += 1
+                continue
+            self.failed[arm] -= late and self.failed[arm] > 0
             before = self.rewards.setdefault(row, {}).setdefault(arm, value)
             if before != value and not (math.isnan(before) and math.isnan(value)):
                 raise ValueError(f"line {number} of journal {str(self.path)!r} says that the reward of arm {arm} on "
@@ -167,10 +177,14 @@ class Journal:
             raise
         self.end += len(line)
 
-    def add(self, arm: int, row: int, reward: float) -> None:
-        """Write a reward, nan where the answer is missing."""
+    def add(self, arm: int, row: int, reward: float, late: bool = False) -> None:
+        """Write a reward, nan where the answer is missing; it may be that of a call that was taken to have failed."""
         value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
-        self._write({self.unit: row, "arm": arm, "reward": value})
+        self._write({self.unit: row, "arm": arm, "reward": value} | ({"late": True} if late else {}))
+
+    def fail(self, arm: int, row: int, error: str) -> None:
+        """Write that a call has failed, by an error of this class."""
+        self._write({self.unit: row, "arm": arm, "failed": error})
 
 
 def _kind(race: dict[str, Any]) -> str:

@@ -294,8 +294,10 @@ def race_result(
     known["stopped_by"] = known["stopped_by"] or ended
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
-    cost, unused = options.cost, np.zeros(options.n_arms, np.int64) if flight is None else flight.unused
-    paid = known["pulls"] + (unused if flight is None or core.done else unused + flight.waiting)
+    cost, unused, failed = options.cost, *np.zeros((2, options.n_arms), np.int64)
+    if flight is not None:
+        unused, failed = flight.unused, flight.failed
+    paid = known["pulls"] + unused + failed + (0 if flight is None or core.done else flight.waiting)
     return RaceResult(
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,
@@ -304,6 +306,7 @@ def race_result(
         warnings=core.warnings(ended=ended),
         names=names,
         n_unused=int(unused.sum()),
+        n_failed=int(failed.sum()),
         epsilon=options.epsilon,
         coefficient=None if options.proxy is None else core._slope.copy(),
         cost=None if cost is None else float(paid @ cost + n_always_read * cost.sum()),

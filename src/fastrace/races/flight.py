@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import dataclasses
 import hashlib
 import inspect
 import math
 import os
-import time
-import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -23,22 +20,18 @@ from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
 from fastrace._base._words import counted, doubtful_after
+from fastrace.races._calls import Caller, Evaluate, NotSentError, Request, StuckError
 from fastrace.races._journal import Journal
 from fastrace.races.racing import FiniteRace
 from fastrace.results.base import plain
 
-Evaluate = Callable[[int, int], Any]
 FIRST_WAIT = 0.5            # seconds before the first retry; twice as long before each further one
 MANY = 10                   # failures in a row, without any answer before, that show the function at fault
-PATIENCE = 10               # times `timeout` that the race waits where every thread hangs
 DOWN = ("This came of the answers in {}. Where some are missing because a service was down, remove the lines with "
         "\"reward\": null, which are asked for again then.")
-AGAIN = "{} failed and had to be sent again, which neither cost nor max_pulls counts; the first raised {}"
-STUCK = ("all {} threads are held by calls of evaluate that gave no answer within timeout={:g} s, and nothing stops a "
-         "thread: the race sends nothing more until one of them returns")
-GIVEN_UP = "{} failed and could not be sent again before max_seconds was reached; the first that failed raised {}"
+AGAIN = "{} failed and had to be sent again; cost and max_pulls count each call; the first raised {}"
+GIVEN_UP = "{} failed and could not be sent again before {} was reached; the first that failed raised {}"
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
-Late = dict[asyncio.Future[Any], Future[Any]]   # as the event loop sees it, and as threads do
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
 
@@ -85,8 +78,10 @@ async def race_async(
         How often a request that raises an exception is sent again: after half a second, then after twice as long each
         time. Whatever it raises: whether a TypeError is a mistake of yours or of an answer, nobody can tell. With 0 the
         first exception ends the race, so that what has been paid for is in ``error.race``. How many were sent again
-        stands in ``result.warnings``. `max_pulls` and ``result.cost`` count each reward once, however often it had to
-        be asked for: up to ``(1 + retries) * max_pulls`` calls are made. Divide a budget of calls by 1 + `retries`.
+        stands in ``result.warnings``. Every call that began is charged: `max_pulls` and ``result.cost`` count those
+        that failed, too, and ``result.n_failed`` says how many these were. A request is sent again only while
+        `max_pulls` leaves a call for it. If it does not, the race ends once no call is under way, with what it can use:
+        over rows, the answers before the first row that lacks one.
     timeout : float, optional
         Seconds after which a request counts as one that raised a TimeoutError. By default the race waits for each as
         long as it takes. The time of a plain function begins when a thread takes it. Nothing stops a thread: the
@@ -100,25 +95,27 @@ async def race_async(
         goes on, as does the same call with its `journal`; neither asks again for what has been answered. The clock
         starts once the journal is read.
     journal : str or path, optional
-        A file that gets a line of JSON per reward as soon as it is there. If the file exists, the race goes on with it,
-        and asks for nothing that stands in it. The journal of another race is refused. Beside `race` it needs a `LUCB`
-        or `BettingRace` of which nothing has been asked yet; make the same one again to go on. Where it holds more
-        rewards than `max_pulls`, all of them are used, and a warning of the result says so.
+        A file that gets a line of JSON per reward as soon as it is there, and per call that failed. If the file exists,
+        the race goes on with it: it asks for nothing that stands in it, and counts the calls that failed. The journal
+        of another race is refused. Beside `race` it needs a `LUCB` or `BettingRace` of which nothing has been asked
+        yet; make the same one again to go on. Where it holds more calls than `max_pulls`, all rewards in it are used,
+        and a warning of the result says so.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
         Show how many rewards there are on standard error.
     **options
         Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB` or
-        `BettingRace`, `max_pulls`: most requests to pay for, those before this call included. It may be called again
-        with more.
+        `BettingRace`, `max_pulls`: most calls to pay for, those that failed and those before this call of `race_async`
+        included. It may be called again with more.
 
     Returns
     -------
     RaceResult, SelectionResult or StreamRaceResult
-        As of the same race with one request at a time: neither the number of requests nor their speed changes it. Only
-        with `max_pulls` may the race end at another row, since what was asked for in vain is paid for too.
-        `n_unused` counts what was asked for in vain, requests that were still under way at the end included.
+        As of the same race with one request at a time: neither the number of requests, nor their speed, nor calls that
+        fail and are made again change it. Only with `max_pulls` may the race end at another row, since what was asked
+        for in vain and what failed is paid for too. `n_unused` counts what was asked for in vain, requests that were
+        still under way at the end included, and `n_failed` the calls that failed.
 
     Raises
     ------
@@ -152,8 +149,9 @@ async def race_async(
     function that fails from the beginning, without any answer, is an error all the same.
     A `LUCB` or `BettingRace` with epsilon 0 and neither `max_pulls` nor `max_seconds` never ends where means at the cut
     are equal. A warning says so after 20,000 rewards that have not told them apart, and again after ten times as many.
-    A request that was under way when the process was killed has left no answer, so it is sent again. Each line of the
-    journal goes to the operating system at once; a power cut may take the last of them.
+    A request that was under way when the process was killed has left no answer, so it is sent again; the journal knows
+    nothing of that call, and `max_pulls` does not count it. Each line of the journal goes to the operating system at
+    once; a power cut may take the last of them.
     The event loop waits while a look is judged: less than a millisecond for 12 arms and 50,000 rows.
 
     Examples
@@ -192,7 +190,8 @@ async def race_async(
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         try:
-            crew = _Crew(race, evaluate, pool, limit, again, timeout, _clock.deadline(max_seconds), book, show)
+            caller = Caller(evaluate, pool, limit, timeout, _clock.deadline(max_seconds))
+            crew = _Crew(race, caller, limit, again, book, show)
             await crew.work()
         except BaseException as error:
             handed_over(error, "race", race, "race_async(evaluate, race=error.race) goes on where it stopped",
@@ -202,10 +201,7 @@ async def race_async(
             raise
     late = not crew.flight.over
     result: Any = race._as_it_stands("max_seconds" if late else "")
-    if crew.again:
-        beyond += (AGAIN.format(counted(crew.again, "request", ","), crew.first),)
-    if crew.given_up:
-        beyond += (GIVEN_UP.format(counted(crew.given_up, "request", ","), crew.first),)
+    beyond += crew.warnings()
     if late and begun:
         result = dataclasses.replace(result, race=race)
     return dataclasses.replace(result, warnings=(*result.warnings, *beyond)) if beyond else result
@@ -226,7 +222,7 @@ def _begun(
     book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
     beyond = _beyond(book, options.get("max_pulls"))
     if beyond:
-        options = options | {"max_pulls": book.n_rewards}
+        options = options | {"max_pulls": book.n_rewards + sum(book.failed)}
     race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
     _record(race, book)
     return race, book, beyond
@@ -261,11 +257,13 @@ def _gone_on(
 
 
 def _beyond(book: Journal, max_pulls: int | None) -> tuple[str, ...]:
-    """What to say where a journal holds more rewards than may be paid for: nothing paid for is lost."""
-    if max_pulls is None or book.n_rewards <= max_pulls:
+    """What to say where a journal holds more calls than may be paid for: nothing paid for is lost."""
+    n_failed = sum(book.failed)
+    if max_pulls is None or book.n_rewards + n_failed <= max_pulls:
         return ()
+    failed = f", and {counted(n_failed, 'call', ',')} that failed" if n_failed else ""
     return (f"max_pulls is {max_pulls}, and the journal held {counted(book.n_rewards, 'reward', ',')} that had been "
-            f"paid for before: all of them were used that the race had a use for, and no more were asked for",)
+            f"paid for before{failed}: all of them were used that the race had a use for, and no more were asked for",)
 
 
 def _claim(race: Any, stack: contextlib.ExitStack) -> None:
@@ -279,7 +277,7 @@ def _claim(race: Any, stack: contextlib.ExitStack) -> None:
 def _record(race: InFlight, book: Journal) -> None:
     try:
         with _checks.named_arms(race._names, race._compiled_race()):
-            race._fly().record(book.rewards)
+            race._fly().record(book.rewards, book.failed)
     except ValueError as error:
         error.add_note(DOWN.format(book.path))
         raise
@@ -348,59 +346,19 @@ class _AnswerError(TypeError):
     """An answer that is no number: a mistake of the program, which no further request cures."""
 
 
-class _StuckError(TimeoutError):
-    """Every thread hangs, so that nothing can be sent, whatever may be missing."""
-
-
-class _NotSent(Exception):
-    """A request that no thread has taken, and that is to be sent no more. It reaches no user."""
-
-
-def _seen(thread: asyncio.Future[Any]) -> None:
-    """Let asyncio not complain about the exception of a thread that nobody waits for."""
-    if not thread.cancelled():
-        thread.exception()
-
-
-def _earlier(late: Iterable[asyncio.Future[Any] | Future[Any]]) -> asyncio.Future[Any] | Future[Any] | None:
-    """The first of these requests that has been answered, if any."""
-    for job in late:
-        if job.done() and not job.cancelled() and job.exception() is None and not inspect.isawaitable(job.result()):
-            return job
-    return None
-
-
-async def _until_any(futures: Iterable[asyncio.Future[Any]], seconds: float | None = None) -> None:
-    """Wait until one more of these is done."""
-    await asyncio.wait([future for future in futures if not future.done()], timeout=seconds,
-                       return_when=asyncio.FIRST_COMPLETED)
-
-
-def _let_go(job: Future[Any]) -> None:
-    """Close a coroutine that a thread has made and that nobody will await any more."""
-    if not job.cancelled() and job.exception() is None and inspect.iscoroutine(job.result()):
-        job.result().close()
-
-
 class _Crew:
     """Workers, each with one request under way at a time, until the race is over or one of them has failed."""
 
-    def __init__(self, race: InFlight, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int,
-                 retries: int, timeout: float | None, end: float, journal: Journal | None,
+    def __init__(self, race: InFlight, caller: Caller, concurrency: int, retries: int, journal: Journal | None,
                  show: Callable[[int], None]) -> None:
-        self.race, self.flight, self.evaluate, self.pool = race, race._fly(), evaluate, pool
+        self.race, self.flight, self.caller, self.end = race, race._fly(), caller, caller.end
         self.concurrency, self.retries, self.journal, self.show = concurrency, retries, journal, show
-        self.timeout, self.end = timeout, end                       # when to send no more
-        self.again = self.given_up = 0          # requests sent again, and those that there was no time to send again
-        self.first = ""                         # what the first of them raised
+        self.given_up = {"max_seconds": 0, "max_pulls": 0}      # requests that these kept from being sent again
+        self.first = ""                         # what the first of those raised that had to be sent again
         endless = race._need_not_end() and math.isinf(self.flight.limit)
         self.doubt = doubtful_after(race._compiled_race().n_arms, paid=True) if endless else 0
         self.failure: BaseException | None = None
         self.answered = self.failed = 0
-        self.queued: set[Future[Any]] = set()   # calls that may not have begun
-        self.held = 0                           # threads whose calls have been given up
-        self.stirred = 0.0                      # when a thread last took a call
-        self.stuck = False                      # whether it was said that every thread is held
         self.workers: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()            # set when a worker has ended
         self.moved = asyncio.Event()            # set, and replaced, when a look has been taken or a worker has failed
@@ -418,10 +376,16 @@ class _Crew:
             await asyncio.gather(*self.workers, return_exceptions=True)
         if isinstance(self.failure, _AnswerError):
             raise TypeError(*self.failure.args) from None
-        if isinstance(self.failure, _StuckError):
+        if isinstance(self.failure, StuckError):
             raise TimeoutError(*self.failure.args) from None
         if self.failure is not None:
             raise self.failure
+
+    def warnings(self) -> tuple[str, ...]:
+        """What to say of requests that failed."""
+        counts = {AGAIN: self.caller.n_again} | {GIVEN_UP.format("{}", limit, "{}"): count
+                                                 for limit, count in self.given_up.items()}
+        return tuple(said.format(counted(count, "request", ","), self.first) for said, count in counts.items() if count)
 
     def _start(self) -> None:
         """Start another worker, if more may be under way: no more of them than there are requests to make at once."""
@@ -438,13 +402,12 @@ class _Crew:
                 cell = self.flight.next_cell(AHEAD * self.concurrency)
                 if cell is not None:
                     self._start()
-                    await self._answer(*cell)
+                    await self._answer(Request(*cell))
                 elif not self.flight.over:
                     await self._until_moved()
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             self.failure = self.failure or error
-            for job in self.queued:
-                job.cancel()
+            self.caller.close()
         finally:
             self.ended.set()
             self._wake()
@@ -455,26 +418,42 @@ class _Crew:
             async with asyncio.timeout(_clock.left(self.end)):
                 await self.moved.wait()
 
-    async def _answer(self, arm: int, row: int) -> None:
-        late: Late = {}         # earlier requests for this reward that threads may still be at
-        for attempt in range(self.retries + 1):
+    async def _answer(self, request: Request) -> None:
+        """Get a reward, by as many calls as it may take, and charge each of them."""
+        error: BaseException | None = None
+        try:
+            await self._ask(request)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._settle(request, error)
+
+    async def _ask(self, request: Request) -> None:
+        arm, row = request.arm, request.row
+        while True:
             try:
-                found = await self._request(arm, row, attempt, late)
+                found = await self.caller.answer(request)
                 value = _number(found, arm, row)
                 break
-            except _NotSent:
-                self.given_up += attempt > 0 and self.failure is None
+            except NotSentError:
+                self.given_up["max_seconds"] += request.attempt > 0 and self.failure is None
                 return
-            except (_AnswerError, _StuckError):
+            except asyncio.CancelledError:
+                if request.thread is not None and not self.flight.over:     # keep what it was paid for
+                    found = await request.thread
+                    if not inspect.isawaitable(found):
+                        self._take(request, _number(found, arm, row), found)
+                raise
+            except (_AnswerError, StuckError):
                 raise
             except Exception as error:
-                if attempt < self.retries and self.failure is None:
+                if request.attempt < self.retries and self.failure is None:
                     self.first = self.first or f"{type(error).__name__}: {error}".rstrip(": ")
-                    wait = FIRST_WAIT * 2.0**attempt
-                    if _clock.over(self.end - wait):
-                        self.given_up += 1
+                    wait = FIRST_WAIT * 2.0**request.attempt
+                    if not self._again(request, error, wait):
                         return
-                    await self._pause(wait, late)
+                    await request.pause(wait)
                     continue
                 self.failed += 1
                 # Where all fails from the beginning, the function is at fault and not the answer.
@@ -483,127 +462,48 @@ class _Crew:
                                    f"on one {self.flight.unit}, both given as an int")
                     raise
                 found, value = None, math.nan
-        self._take(arm, row, value, found)
-
-    async def _pause(self, seconds: float, late: Late) -> None:
-        """Wait before a request is sent again, unless an earlier one is answered."""
-        end = time.monotonic() + seconds
-        while _earlier(late) is None:
-            left = max(0.0, end - time.monotonic())
-            if left == 0.0 or all(thread.done() for thread in late):
-                await asyncio.sleep(left)
                 break
-            await _until_any(late, left)
+        self._take(request, value, found)
 
-    async def _request(self, arm: int, row: int, attempt: int, late: Late) -> Any:
-        """The answer of a request, or of one of those before it that are `late`, if that comes first."""
-        earlier = _earlier(late)
-        if earlier is not None:
-            return earlier.result()
-        limit = asyncio.timeout(self.timeout if self.pool is None else None)
-        job = thread = None
-        if self.pool is not None:
-            loop = asyncio.get_running_loop()
-            begun: asyncio.Future[None] = loop.create_future()
+    def _again(self, request: Request, error: Exception, wait: float) -> bool:
+        """Charge a call that failed; whether another one is to be made after so many seconds."""
+        affordable = self._fail(request, error)
+        self.flight.forward()               # with less to spend, the next look may be nearer
+        self._wake()
+        wanted = self.flight.wants(request.arm, request.row)
+        if not affordable or not wanted:
+            self.given_up["max_pulls"] += wanted
+            self.flight.drop(request.arm, request.row)
+            request.settled = True
+            return False
+        in_time = not _clock.over(self.end - wait)
+        self.given_up["max_seconds"] += not in_time
+        return in_time
 
-            before = list(late.values())
+    def _fail(self, request: Request, error: BaseException | None) -> bool:
+        """Charge a call that failed; whether another one can be paid for."""
+        affordable: bool = self.flight.fail(request.arm, request.row)
+        request.failed()
+        if self.journal is not None:
+            self.journal.fail(request.arm, request.row, type(error).__name__)
+        return affordable
 
-            def call() -> Any:
-                earlier = _earlier(before)      # its answer has set this thread free, and the event loop not seen it
-                if earlier is not None:
-                    return earlier.result()
-                loop.call_soon_threadsafe(self._begin, begun, attempt)
-                return self.evaluate(arm, row)
-
-            job = self.pool.submit(contextvars.copy_context().run, call)
-            thread = asyncio.wrap_future(job)
-            thread.add_done_callback(_seen)
-        try:
-            async with limit:
-                if thread is None or job is None:
-                    self.again += attempt > 0
-                    return await self.evaluate(arm, row)
-                if self.timeout is not None:
-                    await self._until_begun(job, begun, thread, late, self.timeout)
-                    limit.reschedule(loop.time() + self.timeout)
-                while not thread.done():
-                    earlier = _earlier(late)
-                    if earlier is not None:
-                        self._give_up(job, thread)
-                        return earlier.result()
-                    await _until_any([thread, *late])
-                found = thread.result()
-                return await found if inspect.isawaitable(found) else found
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            if job is not None and thread is not None:
-                self._give_up(job, thread)
-                late[thread] = job
-            raise TimeoutError(f"evaluate({arm}, {row}) gave no answer within {self.timeout:g} s") from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                raise RuntimeError(f"evaluate({arm}, {row}) was cancelled, and the race was not") from None
-            if job is None or thread is None or job.cancel():
-                raise
-            job.add_done_callback(_let_go)
-            if not self.flight.over:            # nothing stops a thread: keep what it was paid for
-                found = await thread
-                if not inspect.isawaitable(found):
-                    self._take(arm, row, _number(found, arm, row), found)
-            raise
-
-    def _begin(self, begun: asyncio.Future[None], attempt: int) -> None:
-        """A thread has taken a call."""
-        self.stirred = time.monotonic()
-        self.again += attempt > 0
-        if not begun.done():
-            begun.set_result(None)
-
-    async def _until_begun(self, job: Future[Any], begun: asyncio.Future[None], thread: asyncio.Future[Any],
-                           late: Late, timeout: float) -> None:
-        """Wait until a thread takes a call, or an earlier request is answered; what is to be sent no more is cancelled.
-
-        A call waits only while threads are held by others that have been given up.
-        """
-        came = time.monotonic()
-        self.queued.add(job)
-        try:
-            while not begun.done() and _earlier(late) is None:
-                ended = self.failure is not None or _clock.over(self.end)
-                if thread.cancelled() or ended and job.cancel():
-                    raise _NotSent
-                now, held = time.monotonic(), self.held >= self.concurrency
-                if held and not self.stuck:
-                    self.stuck = True
-                    warnings.warn(STUCK.format(self.concurrency, timeout), RuntimeWarning,
-                                  stacklevel=_checks.users_level())
-                if held and now >= max(self.stirred, came) + PATIENCE * timeout and job.cancel():
-                    raise _StuckError(f"{STUCK.format(self.concurrency, timeout)}, and none did within "
-                                      f"{PATIENCE * timeout:g} s; let evaluate itself give up in time")
-                await _until_any([begun, thread, *late], min(max(0.0, self.end - now), timeout))
-        finally:
-            self.queued.discard(job)
-
-    def _give_up(self, job: Future[Any], thread: asyncio.Future[Any]) -> None:
-        """Wait no more for a call: where no thread has taken it, none will; otherwise it holds one until it returns."""
-        if job.cancel():
+    def _settle(self, request: Request, error: BaseException | None) -> None:
+        """Charge a call that was made in vain while its reward was wanted, and none for what is no longer wanted."""
+        if request.settled or request.begun and self.flight.over:
             return
-        job.add_done_callback(_let_go)
-        if not thread.done():
-            self.held += 1
-            thread.add_done_callback(self._free)
+        if request.begun:
+            self._fail(request, error)
+        if not self.flight.wants(request.arm, request.row):
+            self.flight.drop(request.arm, request.row)
 
-    def _free(self, thread: asyncio.Future[Any]) -> None:
-        self.held -= 1
-
-    def _take(self, arm: int, row: int, value: float, found: Any) -> None:
+    def _take(self, request: Request, value: float, found: Any) -> None:
         """Check a reward, write it down, tell it: in this order, so that the journal holds none that is refused.
 
         `found` is what came, of which `value` is the number.
         """
-        core = self.race._compiled_race()
+        core, arm, row = self.race._compiled_race(), request.arm, request.row
+        late = not request.begun                # the answer of a call that was charged as one that failed
         with _checks.named_arms(self.race._names, core):
             if math.isnan(value) and not self.flight.missing:
                 raise _checks.arm_error(core, arm, (
@@ -612,7 +512,10 @@ class _Crew:
                     f"missing='drop' or missing='worst'"))
             self.flight.check(np.array([value]), np.array([arm]), np.array([row]))
             if self.journal is not None:
-                self.journal.add(arm, row, value)
+                self.journal.add(arm, row, value, late)
+            request.settled = True
+            if late:
+                self.flight.recover(arm, row)
             self.answered += not math.isnan(value)
             before = self.flight.start
             self.flight.take([(row, arm, value)])

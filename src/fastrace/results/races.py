@@ -100,6 +100,10 @@ class RaceResult(ComparedResult):
         What the evaluations cost together, where the cost of one was given.
     n_unused : int
         Rewards that were asked for ahead and that the answer does not use, because their arms had left.
+    n_failed : int
+        Calls of `race_async` that gave no reward: they raised, timed out or were cut off. `cost` and `max_pulls` count
+        them, `pulls` does not. Where rewards may be missing, the last call for one that is missing counts among `pulls`
+        or `n_unused`.
     n_missing : int
         Rewards that were missing, of those asked for; with ``missing="drop"`` and with ``"worst"``.
     n_dropped : int
@@ -137,6 +141,7 @@ class RaceResult(ComparedResult):
     epsilon: float = 0.0
     cost: float | None = None
     n_unused: int = 0
+    n_failed: int = 0
     n_missing: int = 0
     n_dropped: int = 0
     coefficient: NDArray[np.float64] | None = None
@@ -175,6 +180,8 @@ class RaceResult(ComparedResult):
 
     def _notes(self) -> list[str]:
         ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        if self.n_failed:
+            ahead.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
         paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
             f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
@@ -336,6 +343,10 @@ class StreamRaceResult(ComparedResult):
     n_unused : int
         Rewards that were asked for ahead, with ``ask(pending=True)`` or `race_async`, and that the answer does not use.
         `cost` and `max_pulls` count them, `pulls` does not.
+    n_failed : int
+        Calls of `race_async` that gave no reward: they raised, timed out or were cut off. `cost` and `max_pulls` count
+        them, `pulls` does not. Where rewards may be missing, the last call for one that is missing counts among `pulls`
+        or `n_unused`.
     """
 
     best: int | NDArray[np.intp]
@@ -365,6 +376,7 @@ class StreamRaceResult(ComparedResult):
     n_missing: int = 0
     n_dropped: int = 0
     n_unused: int = 0
+    n_failed: int = 0
 
     @property
     def promise(self) -> str:
@@ -414,4 +426,6 @@ class StreamRaceResult(ComparedResult):
             said.append(f"  cost {self.cost:g}")
         if self.n_unused:
             said.append(f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used")
+        if self.n_failed:
+            said.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
         return [*said, *super()._notes()]

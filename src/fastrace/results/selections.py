@@ -76,6 +76,10 @@ class SelectionResult(ComparedResult):
     n_unused : int
         Pulls that were asked for ahead, with ``ask(pending=True)`` or `race_async`, and that the answer does not use,
         because the rule stopped without them. `cost` and `max_pulls` count them, `pulls` does not.
+    n_failed : int
+        Calls of `race_async` that gave no reward: they raised, timed out or were cut off. `cost` and `max_pulls` count
+        them, `pulls` does not. Where rewards may be missing, the last call for one that is missing counts among `pulls`
+        or `n_unused`.
     n_repeated : int
         Pulls of a table that drew a cell that had been read. They count for means and intervals as any other, and cost
         nothing: `pulls`, `cost` and `max_pulls` do not count them.
@@ -111,6 +115,7 @@ class SelectionResult(ComparedResult):
     n_missing: int = 0
     differences: NDArray[np.float64] | None = field(default=None, repr=False)
     n_unused: int = 0
+    n_failed: int = 0
     n_repeated: int = 0
     race: Any = field(default=None, repr=False, compare=False)
 
@@ -135,6 +140,8 @@ class SelectionResult(ComparedResult):
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
         said += [] if self.cost is None else [f"  cost {self.cost:g}"]
         said += [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
+        if self.n_failed:
+            said.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
         if self.n_repeated:
             said.append(f"  {counted(self.n_repeated, 'pull', ',')} of cells read before, for nothing")
         said += [] if self.race is None else ["  nothing paid for is lost: result.race.run(...) goes on"]

@@ -463,9 +463,11 @@ class Selection(OverTables, PullsInFlight):
             known["differences"] = _ending.differences(
                 known["differences"], known["mean"], leader, self._exact["verdict"])
         known |= {"pulls": self._bought(), "n_repeated": self._repeated}
-        unused = np.zeros(self._n_arms, np.int64) if self._flight is None else self._flight.unused
-        paid = known["pulls"] + unused + (0 if self._flight is None else self._flight.waiting)
-        known["n_unused"] = int(unused.sum())
+        unused, failed, waiting = np.zeros((3, self._n_arms), np.int64)
+        if self._flight is not None:
+            unused, failed, waiting = self._flight.unused, self._flight.failed, self._flight.waiting
+        paid = known["pulls"] + unused + failed + waiting
+        known |= {"n_unused": int(unused.sum()), "n_failed": int(failed.sum())}
         known["cost"] = None if self._cost is None else float(paid @ self._cost)
         return SelectionResult(**known)
 

@@ -383,8 +383,10 @@ class StreamRace(RoundsInFlight):
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
         order = np.concatenate([chosen[np.argsort(-centred[chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
-        unused = np.zeros(pulls.size, np.int64) if self._flight is None else self._flight.unused
-        paid = pulls + unused + (0 if self._flight is None else self._flight.waiting)
+        unused, failed, waiting = np.zeros((3, pulls.size), np.int64)
+        if self._flight is not None:
+            unused, failed, waiting = self._flight.unused, self._flight.failed, self._flight.waiting
+        paid = pulls + unused + failed + waiting
         # Means lie within the support, unless a reward outside it was let in.
         lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))
         upper = answer["upper"] = np.minimum(answer["upper"], np.fmax(mean, self._high))
@@ -417,6 +419,7 @@ class StreamRace(RoundsInFlight):
             names=self._names,
             cost=None if self._cost is None else float(paid @ self._cost),
             n_unused=int(unused.sum()),
+            n_failed=int(failed.sum()),
             warnings=ends.get(answer["stopped_by"], ()) + gone + self._doubts(int(order[0])),
             kind="exact" if self._first_look is None else "asymptotic",
             first_look=self._first_look,

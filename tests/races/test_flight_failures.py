@@ -1,0 +1,156 @@
+"""Calls that fail are paid for: they count in `max_pulls` and `cost`, and the journal keeps them."""
+
+import asyncio
+import json
+import pickle
+import signal
+import threading
+
+import graders
+import numpy as np
+import pytest
+
+import fastrace as fr
+from fastrace.races import flight
+
+VALUES = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.6, 0.55]).astype(float)
+PRICES = np.array([1.0, 2.0, 4.0, 8.0])
+BUDGET = 1500
+DOORS = {
+    "betting": lambda **more: {"n_arms": 4, "n_rows": 3000, "support": (0, 1), "delta": 1e-9, "rng": 3, **more},
+    "serfling": lambda **more: {"n_arms": 4, "n_rows": 3000, "support": (0, 1), "bound": "serfling", "rng": 3, **more},
+    "LUCB": lambda max_pulls=None, **more: {"race": fr.LUCB(4, 1, 0.001, 1e-9, **more), "max_pulls": max_pulls},
+    "BettingRace": lambda max_pulls=None, **more: {
+        "race": fr.BettingRace(4, delta=1e-9, support=(0, 1), **more), "max_pulls": max_pulls},
+}
+
+
+def third(count):
+    return count % 3 == 0
+
+
+def go(evaluate, door, concurrency=16, retries=50, **more):
+    options = {key: more.pop(key) for key in ("journal", "timeout", "max_seconds") if key in more}
+    return asyncio.run(fr.race_async(evaluate, concurrency=concurrency, retries=retries, **options,
+                                     **DOORS[door](**more)))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(flight, "FIRST_WAIT", 0.0)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_a_budget_bounds_all_calls_and_the_cost_is_that_of_all_calls(door, concurrency):
+    grader = graders.Grader(VALUES, fails=third)
+    result = go(grader, door, concurrency, max_pulls=BUDGET, cost=PRICES)
+    n_calls, n_failed = len(grader.asked), len(grader.asked) - len(grader.answered)
+    assert n_calls <= BUDGET and result.stopped_by == "max_pulls" and n_failed >= 0.3 * BUDGET
+    assert n_calls > BUDGET - 4 and result.n_failed == n_failed
+    assert result.n_read + result.n_unused + result.n_failed == n_calls
+    assert result.cost == pytest.approx(PRICES[[arm for arm, _ in grader.asked]].sum())
+    # What was answered is used, but for what came beyond a request that could not be sent again.
+    assert result.n_unused <= 4 * concurrency
+    assert f"{n_failed} calls failed, and had to be paid for" in str(result)
+    assert json.loads(json.dumps(result.to_dict()))["n_failed"] == n_failed
+    # The rewards that entered are those of a race without failures, in the same order.
+    plain = go(graders.Grader(VALUES), door, concurrency, max_pulls=int(result.n_read) if concurrency == 1 else BUDGET)
+    if concurrency == 1:
+        np.testing.assert_array_equal(result.pulls, plain.pulls)
+        np.testing.assert_array_equal(result.mean, plain.mean)
+    assert "calls failed" not in str(plain) and plain.n_failed == 0
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_race_goes_on_from_its_journal_with_the_same_count(tmp_path, door):
+    path, first = tmp_path / "race.jsonl", graders.Grader(VALUES, 1, lambda count: count % 3 == 0 or count > 600)
+    with pytest.raises(ConnectionError) as raised:
+        go(first, door, retries=2, journal=path, max_pulls=BUDGET, cost=PRICES)
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    failed = [line for line in lines if "failed" in line]
+    assert len(lines) == len(first.asked) and len(failed) == len(first.asked) - len(first.answered)
+    assert {line["failed"] for line in failed} <= {"ConnectionError", "CancelledError"}
+    known = raised.value.race.result()
+    assert known.n_failed == len(failed) == pickle.loads(pickle.dumps(raised.value.race)).result().n_failed
+    second = graders.Grader(VALUES, 2, third)
+    result = go(second, door, journal=path, max_pulls=BUDGET, cost=PRICES)
+    asked = first.asked + second.asked
+    assert BUDGET - 4 < len(asked) <= BUDGET and result.stopped_by == "max_pulls"
+    assert result.n_failed == len(asked) - len(first.answered) - len(second.answered)
+    assert result.cost == pytest.approx(PRICES[[arm for arm, _ in asked]].sum())
+    third_time = graders.Grader(VALUES, 3)
+    assert go(third_time, door, journal=path, max_pulls=BUDGET, cost=PRICES).n_failed == result.n_failed
+    assert not third_time.asked
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_killed_process_goes_on_with_the_calls_that_failed(tmp_path):
+    path, log = tmp_path / "race.jsonl", tmp_path / "asked.txt"
+    asked = graders.killed("4, 3000, support=(0, 1), delta=1e-9, rng=3, max_pulls=1500, retries=50, concurrency=16",
+                           path, log, 400, "if asked % 3 == 0: raise OSError")
+    kept = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    failed = sum("failed" in line for line in kept)
+    assert len(asked) - 16 <= len(kept) <= len(asked) and failed >= 100
+    grader = graders.Grader(VALUES, fails=third)
+    result = go(grader, "betting", journal=path, max_pulls=BUDGET)
+    assert BUDGET - 4 < len(kept) + len(grader.asked) <= BUDGET
+    assert result.n_failed == failed + len(grader.asked) - len(grader.answered)
+
+
+def test_a_late_answer_takes_back_that_its_call_failed(tmp_path):
+    path, again, lock, calls = tmp_path / "race.jsonl", threading.Event(), threading.Lock(), []
+
+    def grade(arm, row):
+        with lock:
+            calls.append((arm, row))
+            first = len(calls) == 1
+        if first:                   # it times out, and answers before a thread takes the next call for it
+            again.wait(0.5)
+        return VALUES[row, arm]
+
+    with pytest.warns(RuntimeWarning, match="all 1 threads are held"):
+        result = go(grade, "betting", 1, retries=1, timeout=0.2, journal=path, max_pulls=40, cost=1.0)
+    assert result.n_failed == 0 and result.cost == len(calls) == 40 and len(set(calls)) == 40
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [line["failed"] for line in lines if "failed" in line] == ["TimeoutError"]
+    assert sum(line.get("late", False) for line in lines) == 1
+    resumed = go(grade, "betting", journal=path, max_pulls=40, cost=1.0)
+    assert resumed.n_failed == 0 and len(calls) == 40 and resumed.cost == 40
+
+
+def test_what_is_no_longer_wanted_is_not_sent_again():
+    values = np.column_stack([np.zeros(3000), VALUES[:, [0, 2]]])
+    order = fr.FiniteRace(3, 3000, support=(0, 1), rng=3).ask(500, pending=True)[1].tolist()
+    failed = []
+
+    async def main():
+        gone = asyncio.Event()
+
+        async def grade(arm, row):
+            await asyncio.sleep(0)
+            if order.index(row) >= 150:         # the first arm has left, as nobody is asked so far ahead
+                gone.set()
+            if arm == 0 and order.index(row) >= 50:
+                failed.append(row)
+                await gone.wait()
+                raise OSError("no route")
+            return values[row, arm]
+
+        return await fr.race_async(grade, 3, 3000, support=(0, 1), rng=3, retries=5, concurrency=48, max_pulls=700,
+                                   cost=1.0)
+
+    result = asyncio.run(main())
+    assert result.pulls[0] == 50 < result.pulls[1] and result.stopped_by == "max_pulls"
+    assert len(set(failed)) == len(failed) == result.n_failed > 10 and result.cost <= 700
+
+
+def test_a_damaged_line_of_a_failed_call_is_refused(tmp_path):
+    path = tmp_path / "race.jsonl"
+    go(graders.Grader(VALUES), "betting", journal=path, max_pulls=40)
+    head = path.read_text().splitlines()[0]
+    for line in ('{"row": 5, "arm": 1, "failed": 3}', '{"row": 5, "arm": 9, "failed": "OSError"}',
+                 '{"row": 5, "arm": 1, "reward": 1.0, "late": 2}'):
+        path.write_text(f"{head}\n{line}\n")
+        with pytest.raises(ValueError, match="line 2 of journal"):
+            go(graders.Grader(VALUES), "betting", journal=path, max_pulls=40)
