@@ -498,7 +498,7 @@ cdef class Race(RaceAnswers):
         return 0
 
     cdef int _inspect(self, Py_ssize_t arm, const double *x, int64_t start, Py_ssize_t count) except -1 nogil:
-        """A sum is not finite: -inf settles the arm, nan and +inf are errors."""
+        """A sum is not finite: -inf settles the arm if no support leaves it out, nan and +inf are errors."""
         cdef Py_ssize_t i = first_bad(x, count)
         if i >= 0:
             with gil:
@@ -507,6 +507,10 @@ cdef class Race(RaceAnswers):
             if x[i] == -INFINITY and self.missing == DROP:
                 with gil:
                     raise arm_error(self, arm, IMPOSSIBLE_AND_DROPPED)
+            if x[i] == -INFINITY and self.bounded_support and self.strict:
+                with gil:
+                    raise arm_error(self, arm, reward_outside(x[i], arm, row_in(self.order, start + i), self.low[arm],
+                                                              self.high[arm]))
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
@@ -525,9 +529,11 @@ cdef class Race(RaceAnswers):
 
     cdef int _explain(self, Source source, Py_ssize_t arm) except -1:
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
-        row, impossible = bad_row(source, [arm])
+        row, impossible = bad_row(source, [arm], not (self.bounded_support and self.strict))
         if row is not None:
-            raise arm_error(self, arm, bad_reward(source.read([row], [arm])[0, 0], arm, row))
+            reward = float(source.read([row], [arm])[0, 0])
+            raise arm_error(self, arm, bad_reward(reward, arm, row) if reward != -np.inf else
+                            reward_outside(reward, arm, row, self.low[arm], self.high[arm]))
         if not impossible or self.new_sum[arm] != -np.inf:
             raise arm_error(self, arm, _overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD

@@ -483,6 +483,10 @@ def _block(values, n_rows, n_arms):
     except ValueError as error:
         raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
     block = _checks.numbers_of(block, "what function returned")
+    if block.dtype.kind == "O" and block.shape == (n_rows, n_arms):
+        row, arm = np.argwhere([[not _checks.is_readable(value) for value in of_row] for of_row in block.tolist()])[0]
+        raise ValueError(f"function returned {_checks.shown(block[row, arm])} in row {row}, column {arm} of its block; "
+                         f"{wanted}")
     if block.dtype.kind not in "fiub":
         raise ValueError(f"function returned a {type(values).__name__} of dtype {block.dtype}; {wanted}")
     if block.shape != (n_rows, n_arms):

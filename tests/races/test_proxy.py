@@ -259,7 +259,9 @@ def test_worst_rewards_impossible_arms_and_rewards_outside():
     assert result.best == 1 and "low end" in result.warnings[0]
     lost = values.copy()
     lost[:, 2] = np.where(rng.random(4000) < 0.2, -np.inf, 1.0)
-    result = fr.race(lost, support=(0, 1), proxy=proxy, rng=1)
+    with pytest.raises(ValueError, match=r"is -inf, outside support=\(0.0, 1.0\)"):
+        fr.race(lost, support=(0, 1), proxy=proxy, rng=1)
+    result = fr.race(lost, support=(0, 1), outside="warn", proxy=proxy, rng=1)
     assert result.best == 1 and result.mean[2] == -np.inf
     result = fr.race(values, support=(0, 1), offset=[0.0, 0.0, -np.inf], proxy=proxy, rng=1)
     assert result.best == 1 and result.pulls[2] == 0

@@ -231,3 +231,38 @@ def test_a_function_and_a_race_by_hand_pay_the_same():
             np.testing.assert_array_equal(result.pulls, by_hand.result().pulls)
         quick = CallableSource(Paid(values=values), 5, 4000, (0, 1), reward_cost=5.0)
         assert fr.race(quick, cost=1.0, rng=seed).n_read == by_hand.result().n_read < fr.race(quick, rng=seed).n_read
+
+
+# What is no number, and what no support holds
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+@pytest.mark.parametrize("bad", ["0.37", "-inf", "oops", [1], 1j, 10**400, 2**53 + 1])
+def test_of_a_block_with_an_entry_that_is_no_number_the_others_are_kept(bad, missing):
+    asked, clean = [], fr.race(VALUES, support=(0, 1), missing=missing, rng=1)
+
+    def function(arms, rows):
+        block = VALUES[np.ix_(rows, arms)].astype(object)
+        if not asked:
+            block[3, 2] = bad
+        asked.extend((row, arm) for row in rows.tolist() for arm in arms.tolist())
+        return block
+
+    with pytest.raises(ValueError, match="real numbers|no float64 holds") as caught:
+        fr.race(function, **SIZE, support=(0, 1), missing=missing, rng=1)
+    result = caught.value.race.run(caught.value.source)
+    assert len(asked) == len(set(asked)) + 1 and result.best == clean.best
+    sums = result.mean * result.pulls
+    np.testing.assert_allclose(sums, np.round(sums), atol=1e-6)     # all that was kept is 0 or 1
+
+
+@pytest.mark.parametrize("options", [{}, {"first_look": 4000}, {"order": "given"}, {"missing": "worst"}])
+@pytest.mark.parametrize("of_function", [False, True])
+def test_a_reward_of_minus_infinity_is_outside_a_support(options, of_function):
+    values = VALUES.copy()
+    values[:, 3] = np.where(np.arange(4000) % 3, values[:, 3], -np.inf)
+    given = (lambda arms, rows: values[np.ix_(rows, arms)]) if of_function else values
+    size = SIZE if of_function else {}
+    with pytest.raises(ValueError, match=r"of arm 3 on row \d+ is -inf, outside support=\(0.0, 1.0\)"):
+        fr.race(given, **size, support=(0, 1), rng=1, **options)
+    assert fr.race(given, **size, support=(0, 1), outside="warn", rng=1, **options).mean[3] == -np.inf
+    assert fr.race(given, **size, rng=1).mean[3] == -np.inf

@@ -155,7 +155,7 @@ def of_objects(value: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind != "O" or array.ndim == 0 and array.item() is None:
         return array
     parts = array.ravel().tolist()
-    if not all(part is None or is_number(part) or type(part).__name__ == "NAType" for part in parts):
+    if not all(is_number(part) or is_absent(part) for part in parts):
         return array
     found = [nearest(part) if is_number(part) else np.nan for part in parts]
     _refuse_lost([part for part, near in zip(parts, found, strict=True) if abs(near) >= LARGE and near != part], name)
@@ -194,6 +194,19 @@ def nearest(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+
+
+def is_absent(value: Any) -> bool:
+    """Whether an object stands for a number that is missing."""
+    return value is None or type(value).__name__ == "NAType"
+
+
+def is_readable(value: Any) -> bool:
+    """Whether `of_objects` and `exact` take an object in an array: a number that a float holds, or a missing one."""
+    if not is_number(value):
+        return is_absent(value)
+    near = nearest(value)
+    return not abs(near) >= LARGE or bool(near == value)
 
 
 def is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 NOTE = ("fastrace: nothing paid for is lost. This exception has the {what} as it stands: error.{what}.result() is what "
         "is known, and {on}")
-WITH_ANSWER = "; error.answer is what the function gave, of which nobody could tell the rewards"
+WITH_ANSWER = "; error.answer is all that the function gave"
 
 
 def handed_over(

@@ -339,7 +339,7 @@ class Flight:
             arm, row = int(arms[bad[0]]), int(rows[bad[0]])
             raise _checks.arm_error(race, arm, _core.bad_reward(values[bad[0]], arm, row))
         if self.strict:
-            found = first_outside(np.where(np.isnan(values) | (values == -np.inf), low, values)[None], low, high)
+            found = first_outside(np.where(np.isnan(values), low, values)[None], low, high)
             if found is not None:
                 k = found[1]
                 arm, row = int(arms[k]), int(rows[k])

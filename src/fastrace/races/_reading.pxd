@@ -98,4 +98,4 @@ cdef inline Py_ssize_t first_outside(const double *x, Py_ssize_t count, double l
     return -1
 
 
-cdef object bad_row(Source source, arms)
+cdef object bad_row(Source source, arms, bint settles=*)

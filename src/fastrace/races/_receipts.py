@@ -53,11 +53,22 @@ class Receipts:
             self.blocks.clear()
         asked = arms.copy(), rows.copy()            # the function may change both
         found = self.function(arms, rows)
-        with contextlib.suppress(Exception):        # the source refuses, in words, an answer that is not numeric
+        with contextlib.suppress(Exception):        # the source refuses, in words, what is no block of numbers
             block = np.asarray(found)
             if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
-                self.blocks.append((*asked, np.array(block, np.float64)))
+                self.blocks += read_apart(*asked, block)
         return found
+
+
+def read_apart(arms: NDArray[np.intp], rows: NDArray[np.int64], block: NDArray[Any]) -> list[Block]:
+    """The numbers in a block, in blocks without what is none, such as a word: that counts as not answered."""
+    if block.dtype.kind != "O":
+        return [(arms, rows, np.array(block, np.float64))]
+    read = np.array([_checks.is_readable(value) for value in block.ravel().tolist()]).reshape(block.shape)
+    whole = read.all(axis=1)
+    out = [(arms, rows[whole], _checks.of_objects(block[whole], "rewards"))] if whole.any() else []
+    return out + [(arms[read[k]], rows[k : k + 1], _checks.of_objects(block[k : k + 1, read[k]], "rewards"))
+                  for k in np.flatnonzero(~whole & read.any(axis=1))]
 
 
 def dear(source: Source, settings: Any) -> bool:

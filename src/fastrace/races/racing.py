@@ -96,8 +96,8 @@ class FiniteRace(InFlight):
         ``"worst"`` counts it as the low end of `support`: rigorous where failures count as failures. Neither reads rows
         in order.
     outside : {"raise", "warn"}, default "raise"
-        What to do with a reward outside `support`: refuse it, or take it as it is and say in the result that the
-        promise is void.
+        What to do with a reward outside `support`, -inf included: refuse it, or take it as it is and say in the result
+        that the promise is void. Where -inf is taken, as it is without a support, its arm leaves at once.
     proxy : array_like of shape (n_rows,) or (n_rows, n_arms), optional
         A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all share.
         The race then needs fewer rewards, by the share that the scores explain of the differences between arms. They
