@@ -20,7 +20,7 @@ from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Steps, keep_partial
 
 _IN_NO_TIME = 1000  # draws of rows that a batch may make however few rows there are
-_JUDGED = 16  # draws whose rows are held against their bounds
+_JUDGED = 64  # draws whose rows are held against their bounds
 _BY_CHANCE = 1e-4  # probability that as many of them are beyond where no more are than is said
 
 
