@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = one_line(error)
         if isinstance(error, OSError) and error.filename and error.strerror:
             said = f"{error.filename}: {error.strerror}"
+        elif isinstance(error, FileNotFoundError) and "No such file" not in said:   # Arrow says the name alone
+            said = f"{said}: No such file or directory"
         print(f"fastrace: {said}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -139,7 +141,8 @@ def _compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--reference", metavar="ARM", help="compare each arm with this one (all pairs)")
     compare.add_argument("--delta", type=float, default=0.05, help="probability that any interval misses (%(default)s)")
     compare.add_argument("--support", type=float, nargs=2, metavar=("LO", "HI"),
-                         help="interval that holds every reward, for exact intervals (none: asymptotic ones)")
+                         help="interval that holds every reward, for exact intervals (without it, or with --cluster: "
+                              "asymptotic)")
     compare.add_argument("--epsilon", type=float, default=0.0,
                          help="largest difference that makes no difference (%(default)s)")
     compare.add_argument("--smaller-is-better", action="store_true", help="as for seconds or errors")

@@ -286,6 +286,21 @@ def test_an_interrupt_at_any_line_leaves_all_as_it_was(seen):
     assert lines > 200          # of which some are within each of the looks, and of the arms
 
 
+# Frames of Arrow
+
+def test_a_table_of_arrow_is_a_frame():
+    arrow = pytest.importorskip("pyarrow")
+    events = {"arm": ["a", "b"] * 20, "reward": np.linspace(0.0, 1.0, 40), "user": np.repeat(np.arange(20), 2)}
+    for options in ({"support": (0, 1)}, {"cluster": "user"}, {"time": "user", "support": (0, 1)}):
+        made = [fr.Comparison.from_frame(frame, arm="arm", reward="reward", **options).result()
+                for frame in (events, arrow.table(events))]
+        np.testing.assert_array_equal(made[0].mean, made[1].mean)
+    with pytest.raises(ValueError, match="no such column; there are arm, reward, user$"):
+        fr.Comparison.from_frame(arrow.table(events), arm="variant", reward="reward")
+    with pytest.raises(ValueError, match="frame, a str, has no columns"):
+        fr.Comparison.from_frame("events.csv", arm="arm", reward="reward")
+
+
 # Times that one axis cannot show
 
 @pytest.mark.parametrize("second", ["words", 2.0, datetime.datetime(2020, 1, 3, tzinfo=datetime.UTC)])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._checks import shown
 from fastrace._base._words import one_line
 from fastrace.streams._keys import canonical, dates_of, is_itself
@@ -178,9 +178,10 @@ def split(codes: NDArray[np.intp], n_arms: int) -> list[NDArray[np.intp]]:
 def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     """A column of a frame, without missing entries."""
     _checks.require_collected(frame, "frame")
-    columns = [str(key) for key in (frame.keys() if isinstance(frame, dict) else getattr(frame, "columns", ()))]
+    columns = list(_frames.column_names(frame) or ())
     if not columns:
-        raise ValueError(f"{what} is {name!r}, and the frame has no columns; a frame with a row per reward is needed")
+        raise ValueError(f"{what} is {name!r}, and frame, a {type(frame).__name__}, has no columns; a frame with a row "
+                         f"per reward is needed")
     if columns.count(name) > 1:
         raise ValueError(f"{what} is {name!r}, and {columns.count(name)} columns are called so; rename or drop all but "
                          f"one")
