@@ -119,6 +119,22 @@ def by_turns(theta, outcomes_at, kernel_of, of_parameters, of_both, turns, steps
     return np.append(of_parameters(theta) - start, np.mean(moved))
 
 
+def slots_from_exact_draws(kernel, grid, log_density, rng):
+    """Chains that begin at 3,000 exact draws of one parameter: in which fifth of its law each of 4 steps ends.
+
+    The law has this log density on a fine, even grid. Counts of shape (4, 5): each step, and each fifth.
+    """
+    density = np.exp(log_density - np.max(log_density))
+    cumulative = np.cumsum(density) / density.sum()
+    edges = np.interp(np.linspace(0.0, 1.0, 6)[1:-1], cumulative, grid)
+    counts = np.zeros((4, 5), int)
+    for start in np.interp(rng.random(3000), cumulative, grid):
+        _, steps = kernel.run(rng, kernel.init([start]), 4)
+        for slot, place in enumerate(np.searchsorted(edges, steps.draws[:, 0])):
+            counts[slot, place] += 1
+    return counts
+
+
 class Lattice:
     """Four parameter vectors, and proposals that draw one of the three others."""
 

@@ -507,10 +507,9 @@ cdef class Race(RaceAnswers):
             if x[i] == -INFINITY and self.missing == DROP:
                 with gil:
                     raise arm_error(self, arm, IMPOSSIBLE_AND_DROPPED)
-            if x[i] == -INFINITY and self.bounded_support and self.strict:
+            if x[i] == -INFINITY and self._must_be_finite():
                 with gil:
-                    raise arm_error(self, arm, reward_outside(x[i], arm, row_in(self.order, start + i), self.low[arm],
-                                                              self.high[arm]))
+                    raise self._outside(arm, x[i], row_in(self.order, start + i))
             if x[i] == -INFINITY:
                 self.dead[arm] = 1
                 self.new_flags |= IMPOSSIBLE_REWARD
@@ -524,16 +523,23 @@ cdef class Race(RaceAnswers):
         cdef Py_ssize_t i = first_outside(x, count, lower_end(low, high), upper_end(low, high))
         if i >= 0:
             with gil:
-                raise arm_error(self, arm, reward_outside(x[i], arm, row_in(self.order, start + i), low, high))
+                raise self._outside(arm, x[i], row_in(self.order, start + i))
         return 0
+
+    cdef bint _must_be_finite(self) noexcept nogil:
+        """Whether -inf is outside a support that is kept to, so that it settles no arm."""
+        return self.bounded_support and self.strict
+
+    cdef object _outside(self, Py_ssize_t arm, double reward, int64_t row):
+        return arm_error(self, arm, reward_outside(reward, arm, row, self.low[arm], self.high[arm]))
 
     cdef int _explain(self, Source source, Py_ssize_t arm) except -1:
         """Why a full pass gave a sum that is not finite: raise, unless a reward of -inf accounts for it."""
-        row, impossible = bad_row(source, [arm], not (self.bounded_support and self.strict))
+        row, impossible = bad_row(source, [arm], not self._must_be_finite())
         if row is not None:
             reward = float(source.read([row], [arm])[0, 0])
-            raise arm_error(self, arm, bad_reward(reward, arm, row) if reward != -np.inf else
-                            reward_outside(reward, arm, row, self.low[arm], self.high[arm]))
+            raise self._outside(arm, reward, row) if reward == -np.inf else arm_error(
+                self, arm, bad_reward(reward, arm, row))
         if not impossible or self.new_sum[arm] != -np.inf:
             raise arm_error(self, arm, _overflow(arm, self.new_sum[arm]))
         self.new_flags |= IMPOSSIBLE_REWARD

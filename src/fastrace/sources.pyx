@@ -433,7 +433,7 @@ cdef class CallableSource(_BlockSource):
             raise
         try:
             block = _block(given, n_rows, n_arms)
-        except Exception as error:          # nobody can tell which of it is good: it goes back as it came
+        except Exception as error:          # it goes back as it came: a source does not know what is good enough
             keep_answer(error, given)
             raise
         x = <const char *>cnp.PyArray_DATA(block)

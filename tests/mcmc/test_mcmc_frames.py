@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from chains import assert_keeps_steps, rare
+from chains import assert_keeps_steps, rare, slots_from_exact_draws
 from fastrace import mcmc
 from guarantee import assert_fits, few_or_many
 from reference import mcmc as twin
@@ -78,15 +78,8 @@ def test_one_turn_from_the_posterior_ends_in_it():
     X, y = np.ones((20, 1)), (np.arange(20) < 2).astype(float)
     kernel = framed(mcmc.GLM(X, y, prior_sd=3.0), 4, mirror=False)
     grid = np.linspace(-10.0, 3.0, 13_001)
-    density = np.exp(2.0 * grid - 20.0 * np.logaddexp(0.0, grid) - grid**2 / 18.0 + 6.0)
-    cumulative = np.cumsum(density) / density.sum()
-    edges = np.interp(np.linspace(0.0, 1.0, 6)[1:-1], cumulative, grid)
-    rng, counts = np.random.default_rng(8), np.zeros((4, 5), int)
-    for start in np.interp(rng.random(3000), cumulative, grid):
-        _, steps = kernel.run(rng, kernel.init([start]), 4)
-        for slot, place in enumerate(np.searchsorted(edges, steps.draws[:, 0])):
-            counts[slot, place] += 1
-    for slot in counts:
+    log_density = 2.0 * grid - 20.0 * np.logaddexp(0.0, grid) - grid**2 / 18.0
+    for slot in slots_from_exact_draws(kernel, grid, log_density, np.random.default_rng(8)):
         assert_fits(slot, np.full(5, 0.2))
 
 

@@ -158,7 +158,7 @@ def of_objects(value: Any, name: str) -> NDArray[Any]:
     if not all(is_number(part) or is_absent(part) for part in parts):
         return array
     found = [nearest(part) if is_number(part) else np.nan for part in parts]
-    _refuse_lost([part for part, near in zip(parts, found, strict=True) if abs(near) >= LARGE and near != part], name)
+    _refuse_lost([part for part, near in zip(parts, found, strict=True) if _is_lost(part, near)], name)
     return np.array(found, dtype=np.float64).reshape(array.shape)
 
 
@@ -179,6 +179,11 @@ def exact(array: NDArray[Any], name: str) -> NDArray[Any]:
             back = rounded.astype(array.dtype)
         _refuse_lost(array[(back != array) | (rounded >= float(np.iinfo(array.dtype).max))].tolist(), name)
     return array
+
+
+def _is_lost(number: Any, near: float) -> bool:
+    """Whether a number is so large that `near`, its float, is another."""
+    return abs(near) >= LARGE and bool(near != number)
 
 
 def _refuse_lost(lost: list[Any], name: str) -> None:
@@ -205,8 +210,7 @@ def is_readable(value: Any) -> bool:
     """Whether `of_objects` and `exact` take an object in an array: a number that a float holds, or a missing one."""
     if not is_number(value):
         return is_absent(value)
-    near = nearest(value)
-    return not abs(near) >= LARGE or bool(near == value)
+    return not _is_lost(value, nearest(value))
 
 
 def is_number(value: Any) -> bool:

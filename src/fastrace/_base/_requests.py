@@ -11,6 +11,14 @@ from numpy.typing import NDArray
 AHEAD = 2                   # requests beyond what is needed now, in multiples of those under way at once
 
 
+def charges(flight: Any, n_arms: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Calls of each arm beside those whose rewards a race has used: in vain, failed, and waiting for their turn."""
+    if flight is None:
+        unused, failed, waiting = np.zeros((3, n_arms), np.int64)
+        return unused, failed, waiting
+    return flight.unused, flight.failed, flight.waiting
+
+
 class InFlight(ABC):
     """Base of races with requests in flight.
 

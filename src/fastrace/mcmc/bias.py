@@ -170,7 +170,7 @@ def check_bias(
 
 
 def _require_draws(trace: Any) -> None:
-    """Refuse what is no trace, and one without draws."""
+    """Refuse anything but a trace that has draws."""
     if not isinstance(trace, Trace):
         raise TypeError(f"trace is {_checks.shown(trace)}; what mcmc.sample returned is needed")
     if not trace.n_draws:

@@ -53,7 +53,7 @@ class Receipts:
             self.blocks.clear()
         asked = arms.copy(), rows.copy()            # the function may change both
         found = self.function(arms, rows)
-        with contextlib.suppress(Exception):        # the source refuses, in words, what is no block of numbers
+        with contextlib.suppress(Exception):        # the source says what is wrong with a block
             block = np.asarray(found)
             if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
                 self.blocks += read_apart(*asked, block)

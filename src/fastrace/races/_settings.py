@@ -14,6 +14,7 @@ import fastrace._core as _core
 import fastrace._math._half_widths as _half_widths
 from fastrace import bounds
 from fastrace._base import _checks, _frames
+from fastrace._base._requests import charges
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
 from fastrace.races._options import MOST_ROWS
@@ -294,10 +295,8 @@ def race_result(
     known["stopped_by"] = known["stopped_by"] or ended
     size = options.n_arms * (options.n_rows + n_always_read)
     read = int(known["pulls"].sum()) + options.n_arms * n_always_read
-    cost, unused, failed = options.cost, *np.zeros((2, options.n_arms), np.int64)
-    if flight is not None:
-        unused, failed = flight.unused, flight.failed
-    paid = known["pulls"] + unused + failed + (0 if flight is None or core.done else flight.waiting)
+    cost, (unused, failed, waiting) = options.cost, charges(flight, options.n_arms)
+    paid = known["pulls"] + unused + failed + (0 if core.done else waiting)
     return RaceResult(
         n_rows=options.n_rows,
         fraction_read=read / size if size else 0.0,

@@ -489,7 +489,7 @@ class _Crew:
         return affordable
 
     def _settle(self, request: Request, error: BaseException | None) -> None:
-        """Charge a call that was made in vain while its reward was wanted, and none for what is no longer wanted."""
+        """Charge a call that began and gave no reward, until the race is over; hand back a cell that is not wanted."""
         if request.settled or request.begun and self.flight.over:
             return
         if request.begun:

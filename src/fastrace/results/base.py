@@ -325,6 +325,9 @@ class ComparedResult(ArmsResult):
     stopped_by: str
     epsilon: float
     differences: NDArray[np.float64] | None
+    cost: float | None
+    n_unused: int
+    n_failed: int
 
     _derived: ClassVar[tuple[str, ...]] = (*ArmsResult._derived, "verdict")
 
@@ -374,6 +377,15 @@ class ComparedResult(ArmsResult):
     def _decided(self) -> str:
         """What the stop decided: "best", "epsilon" (`best` are within epsilon of it), or nothing yet."""
         return "best" if self.stopped_by in ("bound", "exact") else "epsilon" if self.stopped_by == "epsilon" else ""
+
+    def _payments(self) -> list[str]:
+        """What all rewards cost, and which of them were paid for in vain, in words."""
+        said = [] if self.cost is None else [f"  cost {self.cost:g}"]
+        if self.n_unused:
+            said.append(f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used")
+        if self.n_failed:
+            said.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
+        return said
 
     def _beaten(self) -> NDArray[np.bool_]:
         """Whether each arm is known to be worse than all of `best`."""

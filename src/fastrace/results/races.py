@@ -179,15 +179,11 @@ class RaceResult(ComparedResult):
         return found
 
     def _notes(self) -> list[str]:
-        ahead = [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
-        if self.n_failed:
-            ahead.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
-        paid = [] if self.cost is None else [f"  cost {self.cost:g}"]
         sure = [] if np.isnan(self.error_bound) or self.stopped_by in ("exact", "single") else [
             f"  the answer would stand at any delta from {self.error_bound:.3g} on"]
         how = "run(result.source)" if self.source is not None else "run(...) or race_async(evaluate, race=result.race)"
         on = [] if self.race is None else [f"  nothing paid for is lost: result.race.{how} goes on"]
-        return [*_ties(self, self.mean), *self._runner_up(), *sure, *paid, *ahead, *self._adjusted(), *on,
+        return [*_ties(self, self.mean), *self._runner_up(), *sure, *self._payments(), *self._adjusted(), *on,
                 *super()._notes()]
 
     def _adjusted(self) -> list[str]:
@@ -422,10 +418,4 @@ class StreamRaceResult(ComparedResult):
         if self.kind == "asymptotic":
             said.append(f"  asymptotic: nearly right from {self.first_look} rounds on, as the mean of differences is "
                         f"nearly normal")
-        if self.cost is not None:
-            said.append(f"  cost {self.cost:g}")
-        if self.n_unused:
-            said.append(f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used")
-        if self.n_failed:
-            said.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
-        return [*said, *super()._notes()]
+        return [*said, *self._payments(), *super()._notes()]

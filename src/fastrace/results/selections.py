@@ -138,10 +138,7 @@ class SelectionResult(ComparedResult):
     def _notes(self) -> list[str]:
         said = [] if self.kind == "exact" else [
             f"  asymptotic: nearly right from {self.first_look} pulls of each arm on, as their mean is nearly normal"]
-        said += [] if self.cost is None else [f"  cost {self.cost:g}"]
-        said += [f"  {counted(self.n_unused, 'reward', ',')} asked for ahead and not used"] if self.n_unused else []
-        if self.n_failed:
-            said.append(f"  {counted(self.n_failed, 'call', ',')} failed, and had to be paid for all the same")
+        said += self._payments()
         if self.n_repeated:
             said.append(f"  {counted(self.n_repeated, 'pull', ',')} of cells read before, for nothing")
         said += [] if self.race is None else ["  nothing paid for is lost: result.race.run(...) goes on"]

@@ -15,6 +15,7 @@ from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
+from fastrace._base._requests import charges
 from fastrace._base._words import counted
 from fastrace.pulls import PullSource, ResampledPulls, as_pulls, is_population
 from fastrace.results import SelectionResult
@@ -463,9 +464,7 @@ class Selection(OverTables, PullsInFlight):
             known["differences"] = _ending.differences(
                 known["differences"], known["mean"], leader, self._exact["verdict"])
         known |= {"pulls": self._bought(), "n_repeated": self._repeated}
-        unused, failed, waiting = np.zeros((3, self._n_arms), np.int64)
-        if self._flight is not None:
-            unused, failed, waiting = self._flight.unused, self._flight.failed, self._flight.waiting
+        unused, failed, waiting = charges(self._flight, self._n_arms)
         paid = known["pulls"] + unused + failed + waiting
         known |= {"n_unused": int(unused.sum()), "n_failed": int(failed.sum())}
         known["cost"] = None if self._cost is None else float(paid @ self._cost)

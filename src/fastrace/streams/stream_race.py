@@ -13,6 +13,7 @@ import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _clock, _frames, _progress
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
+from fastrace._base._requests import charges
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.results import StreamRaceResult
 from fastrace.results.columns import best_of, named, naming
@@ -383,9 +384,7 @@ class StreamRace(RoundsInFlight):
         order = open_arms[np.argsort(-worth[open_arms], kind="stable")]
         order = np.concatenate([chosen[np.argsort(-centred[chosen], kind="stable")], order])
         mean, pulls = answer["mean"], answer["pulls"]
-        unused, failed, waiting = np.zeros((3, pulls.size), np.int64)
-        if self._flight is not None:
-            unused, failed, waiting = self._flight.unused, self._flight.failed, self._flight.waiting
+        unused, failed, waiting = charges(self._flight, pulls.size)
         paid = pulls + unused + failed + waiting
         # Means lie within the support, unless a reward outside it was let in.
         lower = answer["lower"] = np.maximum(answer["lower"], np.fmin(mean, self._low))

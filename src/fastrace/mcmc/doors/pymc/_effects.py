@@ -20,13 +20,14 @@ from fastrace.mcmc.doors.pymc._laws import (
     CORRELATIONS,
     COVARIANCE,
     OtherModelError,
+    is_standard,
     listed,
     locations,
     only_number,
     parameters,
     scales,
 )
-from fastrace.mcmc.models.priors import Normal, Scale
+from fastrace.mcmc.models.priors import Scale
 
 __all__ = ["MOST_ASKED", "Effects", "Probe", "Spread", "effects_of"]
 
@@ -165,7 +166,7 @@ def effects_of(
     kind, given = law(variable), parameters(variable)
     if kind != "Normal" and (standardised or kind != "MvNormal"):
         raise OtherModelError(f"the effects {name!r} are {kind}; normal ones are needed")
-    if standardised and locations(variable, shape) != [Normal(0.0, 1.0)] * len(places):
+    if standardised and not is_standard(variable, shape):
         raise OtherModelError(f"the effects {name!r} are scaled by {listed(beside)}, and their own mean and standard "
                               f"deviation are not 0 and 1")
     scaling = beside if standardised else behind(given[-1])

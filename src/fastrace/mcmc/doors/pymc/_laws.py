@@ -25,8 +25,8 @@ from fastrace.mcmc.models.priors import (
     StudentT,
 )
 
-__all__ = ["CORRELATIONS", "COVARIANCE", "LOCATIONS", "SCALES", "OtherModelError", "listed", "locations",
-           "of_power", "only_number", "parameters", "scales"]
+__all__ = ["CORRELATIONS", "COVARIANCE", "LOCATIONS", "SCALES", "OtherModelError", "is_standard", "listed",
+           "locations", "of_power", "only_number", "parameters", "scales"]
 
 
 
@@ -93,6 +93,11 @@ def locations(variable: Any, shape: tuple[int, ...]) -> list[Any] | None:
         return None
     each = np.stack([np.broadcast_to(np.asarray(p, dtype=np.float64), shape).ravel() for p in given or [np.zeros(())]])
     return [_location(name, *entry) for entry in each.T.tolist()]
+
+
+def is_standard(variable: Any, shape: tuple[int, ...]) -> bool:
+    """Whether all entries of a variable are independent normal ones with mean 0 and standard deviation 1."""
+    return locations(variable, shape) == [Normal(0.0, 1.0)] * math.prod(shape)
 
 
 def _location(name: str, *given: float) -> Any:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fastrace.mcmc.doors.pymc._cuts import law
 from fastrace.mcmc.doors.pymc._effects import Probe, groups_of
 from fastrace.mcmc.doors.pymc._families import numbers
-from fastrace.mcmc.doors.pymc._laws import locations, parameters
-from fastrace.mcmc.models.priors import Horseshoe, LogDensity, Normal
+from fastrace.mcmc.doors.pymc._laws import is_standard, parameters
+from fastrace.mcmc.models.priors import Horseshoe, LogDensity
 
 __all__ = ["GlobalScale", "Shrunk", "shrunk_of"]
 
@@ -175,8 +175,7 @@ def shrunk_of(
     if scales is None:
         return None
     if standardised:
-        if locations(variable, np.shape(probe.graphs.starts[probe.model.rvs_to_values[variable]])) != (
-                [Normal(0.0, 1.0)] * len(places)):
+        if not is_standard(variable, np.shape(probe.graphs.starts[probe.model.rvs_to_values[variable]])):
             return None
     else:
         mean = numbers(given[0])
