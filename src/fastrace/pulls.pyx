@@ -16,7 +16,8 @@ from copy import deepcopy
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, keep_answer, said_call, signature_types
+from fastrace._base._answers import MISTAKEN, first_unread, keep_answer, keep_apart, parts_entries, said_call
+from fastrace._base._callbacks import is_low_level, signature_types
 from fastrace._base._frames import as_table, real_table, support_of_arms
 from fastrace.sources import ArraySource, _source_of
 
@@ -652,8 +653,11 @@ cdef class CallablePulls(PullSource):
             raise
         try:
             rewards = flat_rewards(given, arms, counts, n, total)
-        except Exception as error:          # nobody can tell which of it is good: it goes back as it came
+        except Exception as error:          # it goes back as it came
             keep_answer(error, given)
+            asked = [counts[k] for k in range(n)]
+            keep_apart(error, self, np.array([arms[k] for k in range(n)], np.intp), np.array(asked, np.int64),
+                       parts_entries(given, asked))
             raise
         memcpy(out, cnp.PyArray_DATA(rewards), total * sizeof(double))
         return 0
@@ -668,21 +672,39 @@ cdef cnp.ndarray flat_rewards(object given, const Py_ssize_t *arms, const int64_
         if array.ndim == 1 and array.shape[0] == total and cnp.PyArray_TYPE(array) == cnp.NPY_DOUBLE and \
                 cnp.PyArray_ISCARRAY_RO(array):
             return array
+    try:
+        return _numbers(given, [arms[k] for k in range(n)], [counts[k] for k in range(n)])
+    except ValueError:
+        bad = first_unread(parts_entries(given, [counts[k] for k in range(n)]),
+                           "real numbers are needed, one for each pull")
+        if bad is None:
+            raise
+    ((place,), said), last = bad, 0
+    for k in range(n):
+        last += counts[k]
+        if place < last:
+            raise ValueError(f"reward {place - last + counts[k]} of the {counts[k]} of arm {arms[k]} is {said}")
+
+
+def _numbers(given, arms, counts):
+    """What a user gave for these pulls, as one contiguous vector of doubles."""
+    n, total = len(arms), sum(counts)
     _checks.at_once(given, "pull")
     _checks.unmasked(given, "rewards")
-    if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
-        parts = [np.asarray(part) for part in given]
-        for k, part in enumerate(parts):
-            if part.shape != (counts[k],):
-                raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one "
-                                 f"for each pull")
-        given = np.concatenate(parts)
+    parts = []
     try:
-        found = np.asarray(given)
+        if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
+            parts = [np.asarray(part) for part in given]
+        found = np.asarray(given if not parts else parts[0])
     except ValueError as error:
         raise ValueError(f"rewards are a {type(given).__name__} that is no array ({error}); {total} real numbers are "
                          f"needed, one for each pull of {n} arms in the order asked for, or a list of {n} "
                          f"arrays") from error
+    for k, part in enumerate(parts):
+        if part.shape != (counts[k],):
+            raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one for "
+                             f"each pull")
+    found = np.concatenate(parts) if parts else found
     found = _checks.numbers_of(found, "rewards")
     if found.dtype.kind not in "fiub":
         raise ValueError(f"rewards are a {type(given).__name__} of dtype {found.dtype}; real numbers are needed")

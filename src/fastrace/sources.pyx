@@ -14,7 +14,8 @@ from fastrace._math._simd cimport fr_sum
 import numpy as np
 
 from fastrace._base import _checks
-from fastrace._base._callbacks import MISTAKEN, is_low_level, keep_answer, said_call, signature_types
+from fastrace._base._answers import MISTAKEN, entries, first_unread, keep_answer, keep_apart, said_call
+from fastrace._base._callbacks import is_low_level, signature_types
 from fastrace._base import _frames
 
 cnp.import_array()
@@ -435,6 +436,9 @@ cdef class CallableSource(_BlockSource):
             block = _block(given, n_rows, n_arms)
         except Exception as error:          # it goes back as it came: a source does not know what is good enough
             keep_answer(error, given)
+            where = np.arange(first, first + n_rows) if rows == NULL else np.array([rows[i] for i in range(n_rows)])
+            keep_apart(error, self, np.array([arms[j] for j in range(n_arms)], np.intp), where,
+                       entries(given, (n_rows, n_arms)))
             raise
         x = <const char *>cnp.PyArray_DATA(block)
         if sums != NULL:
@@ -476,6 +480,18 @@ def _block(values, n_rows, n_arms):
     wanted = f"a block of real numbers of shape ({n_rows}, {n_arms}), rows by arms, is needed"
     if values is None:
         raise ValueError(f"function returned None; {wanted}")
+    try:
+        return _numbers(values, (n_rows, n_arms), wanted)
+    except ValueError:
+        bad = first_unread(entries(values, (n_rows, n_arms)), wanted)
+        if bad is None:
+            raise
+    (row, arm), said = bad
+    raise ValueError(f"row {row}, column {arm} of the block that function returned is {said}")
+
+
+def _numbers(values, shape, wanted):
+    """What a user's function returned, as float64 of a shape."""
     _checks.at_once(values, "function")
     _checks.unmasked(values, "what function returned")
     try:
@@ -483,13 +499,9 @@ def _block(values, n_rows, n_arms):
     except ValueError as error:
         raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
     block = _checks.numbers_of(block, "what function returned")
-    if block.dtype.kind == "O" and block.shape == (n_rows, n_arms):
-        row, arm = np.argwhere([[not _checks.is_readable(value) for value in of_row] for of_row in block.tolist()])[0]
-        raise ValueError(f"function returned {_checks.shown(block[row, arm])} in row {row}, column {arm} of its block; "
-                         f"{wanted}")
     if block.dtype.kind not in "fiub":
         raise ValueError(f"function returned a {type(values).__name__} of dtype {block.dtype}; {wanted}")
-    if block.shape != (n_rows, n_arms):
+    if block.shape != shape:
         raise ValueError(f"function returned a {type(values).__name__} of shape {block.shape}; {wanted}")
     return np.require(block, np.float64, "A")
 

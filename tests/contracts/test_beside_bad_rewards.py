@@ -75,7 +75,7 @@ class Rounds:
         self.spoilt, self.n_given, self.asked = dict(spoilt or {}), 0, []
 
     def __call__(self, arms, rounds):
-        block = self.values[np.ix_(rounds, arms)].copy()
+        block = self.values[np.ix_(rounds, arms)].astype(object)
         self.n_given += block.size
         self.asked.append((arms.tolist(), rounds.tolist()))
         for i, t in enumerate(rounds.tolist()):
@@ -93,14 +93,15 @@ def options_of(name):
     return {} if name in ("Direct", "Adapt") else {"cost": 1.0}
 
 
-@pytest.mark.parametrize("bad", [[math.inf], [math.inf, math.inf, math.inf]])
+@pytest.mark.parametrize("bad", [[math.inf], [math.inf] * 3, ["oops"], [[1], 1j, 10**400]], ids=str)
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, bad):
     gaps = name in ("dropped", "worst")
     wanted, undisturbed = Pulls(gaps=gaps), RULES[name](**options_of(name))
     wanted_result = undisturbed.run(wanted, max_pulls=6000)
     pulls, rule = Pulls(bad, gaps=gaps), RULES[name](**options_of(name))
-    with pytest.raises(ValueError, match=r"of arm \d is inf") as caught:
+    said = "inf" if bad[0] == math.inf else "'oops'; real numbers" if bad == ["oops"] else r"\[1\]; real numbers"
+    with pytest.raises(ValueError, match=rf"of arm \d is {said}") as caught:
         rule.run(pulls, max_pulls=6000)
     assert caught.value.rule is rule and "nothing paid for is lost" in caught.value.__notes__[0]
     arms, numbers = rule.pending
@@ -118,16 +119,17 @@ def test_a_rule_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, bad
     same(found, wanted_result)
     # By hand, from the saved copy: the rewards that the call should have given.
     pulls = Pulls(bad, gaps=gaps)
-    with pytest.raises(ValueError, match="inf"):
+    with pytest.raises(ValueError, match=said):
         RULES[name](**options_of(name)).run(pulls, max_pulls=6000)
     told = [pulls.owed[arm].pop(0) for arm in arms.tolist()]
     again.tell(told, arms, numbers)
     same(again.run(pulls, max_pulls=6000), wanted_result)
 
 
+@pytest.mark.parametrize("bad", [[math.inf] * 3, ["oops", [1], 10**400]], ids=["inf", "words"])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("name", RACES)
-def test_a_race_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, ordered):
+def test_a_race_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, ordered, bad):
     gaps = name in ("dropped", "worst")
     if ordered and name == "dropped":
         pytest.skip("refused")
@@ -138,9 +140,10 @@ def test_a_race_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, ord
     wanted, undisturbed = Rounds(gaps=gaps), RACES[name](cost=1.0)
     wanted_result = undisturbed.run(source(wanted), 50, rng=5)
     place = {tuple(wanted.asked[2][1])[k]: k for k in (10, 11, 40)}     # rows of rounds 110, 111 and 140
-    spoilt = dict(zip([(row, arm) for row, arm in zip(place, (1, 0, 1), strict=True)], [math.inf] * 3, strict=True))
+    spoilt = dict(zip([(row, arm) for row, arm in zip(place, (1, 0, 1), strict=True)], bad, strict=True))
     rounds, race = Rounds(spoilt, gaps), RACES[name](cost=1.0)
-    with pytest.raises(ValueError, match="inf") as caught:
+    said = "inf" if bad[0] == math.inf else r"row 1[01], column \d of .* is ('oops'|\[1\]); a block"
+    with pytest.raises(ValueError, match=said) as caught:
         race.run(source(rounds), 50, rng=5)
     assert caught.value.race is race and "nothing paid for is lost" in caught.value.__notes__[0]
     n_open = 3 if name == "dropped" else race.active.size           # of arms that left nothing more is of use
@@ -162,6 +165,66 @@ def test_a_race_keeps_the_good_rewards_and_asks_for_the_bad_ones_alone(name, ord
     ahead = "n_unused", "cost"          # what is held is counted where its arm then leaves
     same(found, wanted_result, *ahead)
     same(again.run(source(Rounds(gaps=gaps)), 50), wanted_result, *ahead)
+
+
+@pytest.mark.parametrize("rule", [RULES["LUCB"], RULES["paired"], RULES["dropped"], RULES["Adapt"]])
+def test_a_rule_that_gets_a_word_again_asks_for_that_one_again(rule):
+    """Rewards that come in the place of those that were refused are kept beside a word, too."""
+    undisturbed = Pulls()
+    wanted = rule().run(undisturbed, max_pulls=6000)
+    pulls, rule = Pulls(["a", "b", "c"]), rule()
+    with pytest.raises(ValueError, match="'a'"):
+        rule.run(pulls, max_pulls=6000)
+    n_pending = []
+    for word in ("d", "e"):
+        pulls.bad, pulls.at = [word], pulls.n_calls + 1
+        with pytest.raises(ValueError, match=f"is '{word}'"):
+            rule.run(pulls, max_pulls=6000)
+        n_pending.append(rule.pending[0].size)
+    same(rule.run(pulls, max_pulls=6000), wanted)
+    assert n_pending == sorted(n_pending, reverse=True) and n_pending[0] < 3
+    assert pulls.n_given == undisturbed.n_given + 5
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("race", ["BettingRace", "worst", "HoeffdingRace"])
+def test_a_race_that_gets_a_word_again_asks_for_that_one_again(race, ordered):
+    def source(rounds):
+        return CallableSource(rounds, 3, 20_000) if ordered else rounds
+
+    gaps = race == "worst"
+    wanted, clean = Rounds(gaps=gaps), RACES[race]()
+    wanted_result = clean.run(source(wanted), 50, rng=5)
+    cells = [(row, 1) for row in wanted.asked[1][1][3:6]]
+    rounds, race = Rounds(dict.fromkeys(cells, "a"), gaps), RACES[race]()
+    for left in (3, 1):
+        with pytest.raises(ValueError, match="'a'"):
+            race.run(source(rounds), 50, rng=5)
+        flight = race._flight
+        assert flight.out()[0].size == left
+        rounds.spoilt = {cells[1]: "a"} if left == 3 else {}
+    same(race.run(source(rounds), 50, rng=6), wanted_result, "n_unused")
+    assert rounds.n_given == wanted.n_given + 3 + 1
+
+
+def test_of_rows_that_a_selection_draws_those_beside_a_word_are_paid_for_once():
+    asked, spoilt = [], {}
+
+    def read(arms, rows):
+        block = TABLE[np.ix_(rows, arms)].astype(object)
+        if len(asked) > 500 and not spoilt:
+            spoilt[int(rows[1]), int(arms[0])] = block[1, 0]
+            block[1, 0] = "oops"
+        asked.extend((row, arm) for row in rows.tolist() for arm in arms.tolist())
+        return block
+
+    rule = fr.LUCB(3, 1, 0.02, batch=200, rng=1, cost=1.0)
+    source = CallableSource(read, 3, 20_000)
+    with pytest.raises(ValueError, match=r"row 1, column 0 of .* is 'oops'"):
+        rule.run(source, rng=5, max_pulls=3000)
+    found = rule.run(source, max_pulls=3000)
+    assert sorted(cell for cell in set(asked) if asked.count(cell) > 1) == list(spoilt)
+    assert len(asked) == found.n_read + 1
 
 
 def test_a_race_of_requests_goes_on_where_a_block_was_refused():

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
 from typing import Any
 
 from fastrace._base._checks import shown
-
-MISTAKEN = TypeError, LookupError, ValueError, AttributeError       # of a function that reads its arguments wrongly
-
-
-def said_call(error: Exception, call: str, first: str, second: str, back: str) -> None:
-    """Add to what a user's function raised how it was called, and what it must return."""
-    note = f"fastrace called {call} with {first} and {second}, both NumPy arrays of int; it must return {back}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
-
-
-def keep_answer(error: Exception, answer: Any) -> None:
-    """Give the error that refuses what a user's function returned that answer, which may have been paid for."""
-    with contextlib.suppress(Exception):
-        error.answer = answer  # type: ignore[attr-defined]
-
 
 _INTEGER_SIZES = {
     "short": ctypes.sizeof(ctypes.c_short), "int": ctypes.sizeof(ctypes.c_int), "long": ctypes.sizeof(ctypes.c_long),

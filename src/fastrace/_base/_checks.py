@@ -30,12 +30,16 @@ MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
 _BETWEEN = "fastrace", "contextlib"     # modules whose frames stand between a user's line and a warning
 LARGE = 2**53               # beyond, a float does not hold every whole number
+LOST_DIGITS = ("which no float64 holds: beyond 2**53 it would lose its last digits, and they may be all that differs; "
+               "subtract a constant first, or give floats where those digits do not matter")
 OUTSIDE = ("raise", "warn")     # what a race can do with a reward outside its support
 
 
 def shown(value: Any) -> str:
     """A user's value in an error: its repr where that is short, else its type, and its shape or length."""
     kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
+        return f"<{kind} of about {math.ceil(value.bit_length() * math.log10(2))} digits>"
     if isinstance(shape, tuple):
         size, text = math.prod(shape), f"<{kind} of shape {shape}>"
     elif isinstance(value, (list, tuple, Set, dict)):
@@ -188,9 +192,7 @@ def _is_lost(number: Any, near: float) -> bool:
 
 def _refuse_lost(lost: list[Any], name: str) -> None:
     if lost:
-        raise ValueError(f"{name} holds {shown(lost[0])}, which no float64 holds: beyond 2**53 it would lose its last "
-                         f"digits, and they may be all that differs; subtract a constant first, or give floats where "
-                         f"those digits do not matter")
+        raise ValueError(f"{name} holds {shown(lost[0])}, {LOST_DIGITS}")
 
 
 def nearest(number: Any) -> float:

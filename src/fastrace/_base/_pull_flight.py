@@ -245,14 +245,14 @@ class PullFlight:
 
     # A run that was cut short.
 
-    def keep(self, cells: list[Cell], silent: Sequence[int]) -> bool:
+    def keep(self, cells: list[Cell], read: NDArray[np.bool_] | None, silent: Sequence[int]) -> bool:
         """Take what a source has answered to a run that was cut short, the next pulls of the arms; whether any is good.
 
-        A reward that is refused is out, as is what arms that are `silent` did not answer, so that only they are asked
-        for again.
+        A reward that is refused is out, as is an answer that is none, by `read`, and what arms that are `silent` did
+        not answer, so that only they are asked for again.
         """
-        good = [(k, arm, value) for k, arm, value in cells
-                if not (math.isnan(value) and arm in silent) and self._why_bad(k, arm, value) is None]
+        good = [(k, arm, value) for (k, arm, value), there in zip(cells, _all_true(read, cells), strict=True)
+                if there and not (math.isnan(value) and arm in silent) and self._why_bad(k, arm, value) is None]
         if not good:
             return False
         if not self.rounds:
@@ -274,10 +274,14 @@ class PullFlight:
             return error
         return None
 
-    def finish(self, read: Callable[[NDArray[np.intp], NDArray[np.int64]], NDArray[np.float64]]) -> None:
+    def finish(
+        self, read: Callable[[NDArray[np.intp], NDArray[np.int64]], NDArray[np.float64]],
+        read_apart: Callable[[BaseException], tuple[NDArray[np.float64], NDArray[np.bool_]] | None],
+    ) -> None:
         """Complete what a run was cut short in: `read` what is out, arms on the same pulls at once.
 
-        ``read(arms, pulls)`` gives a reward of each arm on each of the pulls, those of the first arm first.
+        ``read(arms, pulls)`` gives a reward of each arm on each of the pulls, those of the first arm first. Where it
+        raises, ``read_apart(error)`` gives what it has read, and where that is a reward; or None.
         """
         while self.by_run and not self.over:
             pulls_of: dict[int, list[int]] = {}
@@ -285,9 +289,16 @@ class PullFlight:
                 pulls_of.setdefault(arm, []).append(k)
             pulls = next(iter(pulls_of.values()), [])
             arms = [arm for arm, ks in pulls_of.items() if ks == pulls]
-            found = read(np.array(arms, np.intp), np.array(pulls, np.int64)).tolist() if arms else []
-            cells = list(zip(pulls * len(arms), np.repeat(arms, len(pulls)).tolist(), found, strict=True))
-            bad = [self._why_bad(*cell) for cell in cells]
+            found, there, refused = np.zeros(0), None, None
+            try:
+                found = read(np.array(arms, np.intp), np.array(pulls, np.int64)) if arms else found
+            except Exception as failure:
+                if (answered := read_apart(failure)) is None:
+                    raise
+                (found, there), refused = answered, failure
+            cells = list(zip(pulls * len(arms), np.repeat(arms, len(pulls)).tolist(), found.tolist(), strict=True))
+            bad = [self._why_bad(*cell) if come else refused
+                   for cell, come in zip(cells, _all_true(there, cells), strict=True)]
             self.take([cell for cell, error in zip(cells, bad, strict=True) if error is None])
             for error in bad:
                 if error is not None:
@@ -501,6 +512,11 @@ class PullsInFlight(InFlight):
         with _checks.named_arms(self._names, self._compiled_race()):
             self._flight.tell(list(zip(which[1].tolist(), which[0].tolist(), values.astype(np.float64).tolist(),
                                        strict=True)))
+
+
+def _all_true(read: NDArray[np.bool_] | None, cells: list[Cell]) -> list[bool]:
+    """Which of the cells were read: all, if `read` does not say."""
+    return [True] * len(cells) if read is None else read.tolist()
 
 
 def _pairs(cells: list[tuple[int, int]]) -> Cells:

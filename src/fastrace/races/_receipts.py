@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import fastrace._core as _core
 from fastrace._base import _checks, _frames
+from fastrace._base._answers import entries, numbers_among
 from fastrace._base._handed import handed_over
 from fastrace.results import RaceResult
 from fastrace.sources import CallableSource, Source
@@ -54,20 +55,23 @@ class Receipts:
         asked = arms.copy(), rows.copy()            # the function may change both
         found = self.function(arms, rows)
         with contextlib.suppress(Exception):        # the source says what is wrong with a block
-            block = np.asarray(found)
-            if block.dtype.kind in "fiubO" and block.shape == (rows.size, arms.size) and not np.ma.isMaskedArray(found):
-                self.blocks += read_apart(*asked, block)
+            self.blocks += read_apart(*asked, found)
         return found
 
 
-def read_apart(arms: NDArray[np.intp], rows: NDArray[np.int64], block: NDArray[Any]) -> list[Block]:
+def read_apart(arms: NDArray[np.intp], rows: NDArray[np.int64], answer: Any) -> list[Block]:
     """The numbers in a block, in blocks without what is none, such as a word: that counts as not answered."""
-    if block.dtype.kind != "O":
-        return [(arms, rows, np.array(block, np.float64))]
-    read = np.array([_checks.is_readable(value) for value in block.ravel().tolist()]).reshape(block.shape)
+    shape = rows.size, arms.size
+    if isinstance(answer, np.ndarray) and answer.dtype.kind in "fb" and answer.shape == shape and not isinstance(
+            answer, np.ma.MaskedArray):
+        return [(arms, rows, np.array(answer, np.float64))]
+    objects = entries(answer, shape)
+    if objects is None:
+        return []
+    rewards, read = numbers_among(objects)
     whole = read.all(axis=1)
-    out = [(arms, rows[whole], _checks.of_objects(block[whole], "rewards"))] if whole.any() else []
-    return out + [(arms[read[k]], rows[k : k + 1], _checks.of_objects(block[k : k + 1, read[k]], "rewards"))
+    out = [(arms, rows[whole], rewards[whole])] if whole.any() else []
+    return out + [(arms[read[k]], rows[k : k + 1], rewards[k : k + 1, read[k]])
                   for k in np.flatnonzero(~whole & read.any(axis=1))]
 
 

@@ -10,6 +10,7 @@ from fastrace.sources cimport Source
 import numpy as np
 
 from fastrace._base import _checks
+from fastrace._base._answers import take_apart
 
 cnp.import_array()
 
@@ -241,9 +242,15 @@ cdef class Ledger(Source):
         try:
             for j in range(n_arms):
                 columns[j] = <double *>cnp.PyArray_DATA(block) + j * n
-            with nogil:
-                self.source.fill(<const int64_t *>cnp.PyArray_DATA(row), n, <const Py_ssize_t *>cnp.PyArray_DATA(arm),
-                                 n_arms, columns)
+            try:
+                with nogil:
+                    self.source.fill(<const int64_t *>cnp.PyArray_DATA(row), n,
+                                     <const Py_ssize_t *>cnp.PyArray_DATA(arm), n_arms, columns)
+            except Exception as error:      # of entries that are no numbers: the others were paid for
+                apart = take_apart(error, self.source)
+                for i, j in () if apart is None else np.argwhere(apart.read).tolist():
+                    self._keep(<int64_t>of[j] * self.n_rows + <int64_t>row[i], apart.rewards[i, j])
+                raise
             for j in range(n_arms):
                 for i in range(n):
                     self._keep(<int64_t>of[j] * self.n_rows + (<int64_t *>cnp.PyArray_DATA(row))[i], columns[j][i])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base._answers import take_apart
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._pull_flight import PullFlight, PullsInFlight
@@ -377,7 +378,8 @@ class Selection(OverTables, PullsInFlight):
         try:
             with naming(self, columns_of(pull), self._core), _progress.meter("pulls", total, shown) as show:
                 if self._flight is not None and not self.done and self.n_pulls < limit:
-                    self._flight.finish(lambda arms, pulls: source.read(arms, np.full(arms.size, pulls.size)))
+                    self._flight.finish(lambda arms, pulls: source.read(arms, np.full(arms.size, pulls.size)),
+                                        lambda error: (apart := take_apart(error, source)) and apart[2:])
                     self._flight = None
                 late = self._in_parts(run, lambda: int(self._bought().sum()), self._n_arms, limit, end, show, shown,
                                       "pulls" if endless else "")
@@ -385,7 +387,7 @@ class Selection(OverTables, PullsInFlight):
             if ledger is not None:
                 ledger.forget(*self._support, self._core.takes_missing)
             else:
-                self._keep(error)
+                self._keep(error, source)
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self._paid())
             raise
         finally:
@@ -394,17 +396,17 @@ class Selection(OverTables, PullsInFlight):
                 self._redrawn = rows if rows.size else None
         return self._named(self._as_it_stands("max_seconds" if late else ""), pull, source)
 
-    def _keep(self, error: BaseException) -> None:
+    def _keep(self, error: BaseException, source: PullSource) -> None:
         """Hold the good rewards of a request that an error has refused."""
-        refused = self._core.refused()
-        if refused is None or self._under_way:
+        apart, refused = take_apart(error, source), self._core.refused()
+        if (apart is None and refused is None) or self._under_way:
             return
-        arms, counts, rewards = refused
+        arms, counts, rewards, read = apart or (*refused, None)
         flight = self._new_flight()
         pulls = np.concatenate([np.arange(flight.taken[arm], flight.taken[arm] + count)
                                 for arm, count in zip(arms.tolist(), counts.tolist(), strict=True)])
         cells = list(zip(pulls.tolist(), np.repeat(arms, counts).tolist(), rewards.tolist(), strict=True))
-        if flight.keep(cells, _checks.silent_arms(error)):
+        if flight.keep(cells, read, _checks.silent_arms(error)):
             self._flight = flight
 
     def _need_not_end(self) -> bool:

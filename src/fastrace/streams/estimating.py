@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
 from fastrace._base import _checks, _clock, _frames, _progress
-from fastrace._base._callbacks import keep_answer
+from fastrace._base._answers import keep_answer
 from fastrace._base._handed import handed_over
 from fastrace._base._words import counted, doubtful_after, endless
 from fastrace.results import StopResult

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
 from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base._answers import Apart, take_apart
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
 from fastrace._base._requests import charges
@@ -328,11 +329,12 @@ class StreamRace(RoundsInFlight):
 
             try:
                 if self._flight is not None and not self.done and self._n_used() < last:
-                    self._flight.finish(lambda arms, rounds: source.read(race.rows_of(rounds), arms).T.ravel())
+                    self._flight.finish(lambda arms, rounds: source.read(race.rows_of(rounds), arms).T.ravel(),
+                                        lambda error: _by_arms(take_apart(error, source)))
                 late = self._in_parts(go_on, self._n_used, most * race.n_arms, last, end, show, shown,
                                       "rewards" if endless else "")
             except BaseException as error:
-                self._keep(error)
+                self._keep(error, source)
                 handed_over(error, "race", self, "error.race.run(rewards) goes on where it stopped",
                             type(source) is not ArraySource and self._paid())
                 raise
@@ -341,16 +343,20 @@ class StreamRace(RoundsInFlight):
                     self._flight.follow()
         return named(self._as_it_stands("max_seconds" if late else ""), columns, source)
 
-    def _keep(self, error: BaseException) -> None:
+    def _keep(self, error: BaseException, source: Source) -> None:
         """Hold the good rewards of the rest of a block that an error has refused."""
-        refused = self._race.refused()
-        if refused is None or self._under_way:
+        apart, refused, read = take_apart(error, source), self._race.refused(), None
+        if (apart is None and refused is None) or self._under_way:
             return
-        rounds, arms, rewards = refused
+        if apart is None:
+            rounds, arms, rewards = refused
+        else:
+            rounds, arms = self._race.position_now + np.arange(apart.where.size), apart.arms
+            rewards, read = _by_arms(apart)
         flight = self._new_flight() if self._flight is None else self._flight
         cells = list(zip(np.tile(rounds, arms.size).tolist(), np.repeat(arms, rounds.size).tolist(), rewards.tolist(),
                          strict=True))
-        if flight.keep(cells, _checks.silent_arms(error)):
+        if flight.keep(cells, read, _checks.silent_arms(error)):
             self._flight = flight
 
     def _n_used(self) -> int:
@@ -472,6 +478,11 @@ class StreamRace(RoundsInFlight):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Samples that each arm needs to be told from the best, and what the survivors may lack; nan where unknown."""
         return np.full(answer["mean"].size, np.inf), np.full(answer["mean"].size, np.nan)
+
+
+def _by_arms(apart: Apart | None) -> Any:
+    """Rewards of an answer that was read in part, and where they are some, those of the first arm first."""
+    return apart and (apart.rewards.T.ravel(), apart.read.T.ravel())
 
 
 def _lost(missing: str, n_missing: int, n_dropped: int) -> str:
