@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from chains import KERNELS, assert_keeps_steps, logistic, outcomes, rare, shifted
 from fastrace import mcmc
 from fastrace._models._expanded import Expanded
+from fastrace.mcmc.kernels._metropolis import _fitted
 from guarantee import assert_fits, few_or_many
 from reference import mcmc as twin
 
@@ -57,6 +59,24 @@ def test_proposals_follow_a_posterior_that_leans():
     assert near.describe()["proposal"] == "crank-nicolson" and "degrees" not in near.describe()
     plain = mcmc.Metropolis(model, proposal="student-t", control_variate=None)
     assert 0.3 < plain.run(np.random.default_rng(1), plain.init(rng=2), 200)[1].accepted.mean() < 1.0
+
+
+def test_tails_are_as_long_as_draws_ask_for():
+    """A little of the mean log density is given for longer tails; a normal density that is shifted keeps its gain."""
+    rng, d = np.random.default_rng(3), 6
+    z = rng.standard_normal((4000, d))
+    stretch = np.sqrt(0.5 * 5.0 / rng.standard_gamma(2.5, (4000, 1)))
+    points = z, z + 0.15, z + 1.0, z * stretch
+    found = [_fitted(x) for x in points]
+    assert found[0].gain < 0.0 < found[1].gain < found[2].gain and found[3].gain > 0.0
+    assert 8.0 <= found[2].degrees < found[1].degrees <= 32.0 and found[3].degrees < 8.0
+    for x, tails, middle in zip(points, found, (0.0, 0.15, 1.0, 0.0), strict=True):
+        np.testing.assert_allclose(tails.shift, middle, atol=0.1)
+        spread = tails.scale**2 * tails.degrees / (tails.degrees - 2.0)
+        np.testing.assert_allclose(spread, x.var(axis=0).mean(), rtol=0.01)
+        density = stats.multivariate_t(tails.shift, tails.scale**2 * np.eye(d), df=tails.degrees)
+        gain = density.logpdf(x).mean() - stats.norm.logpdf(x).sum(axis=1).mean()
+        assert tails.gain == pytest.approx(gain, abs=1e-9)
 
 
 def test_student_t_proposals_leave_a_leaning_posterior_invariant():

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import signal, special, stats
 
 from chains import logistic_model
 from fastrace import mcmc
@@ -159,6 +159,35 @@ def test_one_chain_is_judged_by_its_halves():
     assert "or their halves, disagree" in " ".join(diagnosis(of(drift), None, False))
     still = of(np.zeros((2, 500, 1)), accepted=False)
     assert "accepted less than" in " ".join(diagnosis(still, None, False))
+
+
+@pytest.mark.parametrize("kind", ["apart", "wider", "slow"])
+def test_a_glance_at_long_chains_misses_no_disagreement(kind):
+    """What is said of long chains is what R-hat of all draws says, which is computed only where they may disagree."""
+    rng, limit, near = np.random.default_rng(11), 1.01, 0
+    for _ in range(5):
+        n = int(rng.integers(8000, 16_000))
+        draws = rng.standard_normal((2, n, 4))
+        if kind == "apart":
+            draws[1] += rng.uniform(0.1, 0.3, 4)
+        elif kind == "wider":
+            draws[1] *= np.exp(rng.uniform(0.1, 0.4, 4))
+        else:
+            keep = 1.0 - 1.0 / rng.uniform(20.0, n / 60.0, 4)
+            for j in range(4):
+                draws[:, :, j] = signal.lfilter([1.0], [1.0, -keep[j]], draws[:, :, j], axis=1)
+        for j in range(4):
+            trace = of(draws[:, :, j:j + 1])
+            told = any("R-hat" in words for words in diagnosis(trace, None, False))
+            assert told <= ("rhat" in vars(trace).get("_known", {}))
+            near += 1.005 < trace.rhat()[0] < 1.02
+            assert told == (trace.rhat()[0] > limit)
+    assert near > 4
+    alike = of(rng.standard_normal((2, 20_000, 3)))
+    assert diagnosis(alike, None, False) == () and "rhat" not in vars(alike).get("_known", {})
+    bad = alike.draws.copy()
+    bad[0, 7, 1] = np.nan       # which is not among the draws that are looked at
+    assert "R-hat of theta[1] is nan" in " ".join(diagnosis(of(bad), None, False))
 
 
 def test_rhat_of_chains_that_stand_still_is_not_one():

@@ -38,7 +38,7 @@ STAGES = 1000, 500, 1000  # steps of the pilot that finds a Student-t density, e
 STAGE_SEED = 20160619  # of that pilot, so that the density depends on the model alone
 PILOT_STEPS, PILOT_PASSES = 100, 100  # between two looks at what a stage has read, and what it may read, in rows
 DEGREES = (4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)  # of freedom that are tried
-LOSS = 0.1  # of mean log density that is worth giving for fewer degrees, that is for longer tails
+LOSS, OF_GAIN, MOST_LOST = 0.02, 0.06, 0.1  # of mean log density, and of its gain, that longer tails are worth
 FARTHEST = 2.0  # standard deviations that proposals of a batch are moved from the reference: third order ends there
 
 Propose = Callable[[np.random.Generator, NDArray[np.float64]], tuple[ArrayLike, float]]
@@ -264,8 +264,10 @@ def _fitted(z: NDArray[np.float64]) -> Tails:
         scales.append(scale)
         constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * math.log(nu) - d * math.log(scale)
         scores.append(constant - 0.5 * (nu + d) * float(np.log1p(squares / (scale * scale * nu)).mean()))
-    k = next(k for k, score in enumerate(scores) if score >= max(scores) - LOSS)
     reference = -0.5 * (d * math.log(2.0) + float(np.square(z).sum(axis=1).mean()))  # less what both have, pi
+    best = max(scores)  # the farther the posterior is from normal, the less a pilot has seen of its tails
+    least = best - min(LOSS + OF_GAIN * max(0.0, best - reference), MOST_LOST)
+    k = next(k for k, score in enumerate(scores) if score >= least)
     return Tails(DEGREES[k], shift, scales[k], float(scores[k] - reference))
 
 
