@@ -20,7 +20,7 @@ LAYERS = {
     "base": {"base": ["_base", "results"]},
     "math": {"math": ["_math"]},
     "draws": {"draws": ["_draws", "moments", "bounds"]},
-    "data": {"data": ["sources", "pulls"]},
+    "data": {"data": ["sources", "pulls", "_pull_source"]},
     "models": {"models": ["_models", "likelihoods", "control_variates"]},
     "loops": {"races": ["_core"], "streams": [], "select": []},
     "faces": {"races": ["races"], "streams": ["streams"], "select": ["select", "baselines"],

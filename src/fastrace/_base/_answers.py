@@ -87,6 +87,34 @@ def parts_entries(answer: Any, counts: Sequence[int]) -> NDArray[np.object_] | N
     return None if any(part is None for part in parts) else np.concatenate(parts)  # type: ignore[arg-type]
 
 
+def flat_numbers(given: Any, arms: list[int], counts: list[int]) -> NDArray[np.float64]:
+    """What a user gave for so many pulls of each arm, one arm after the other, as one contiguous vector."""
+    n, total = len(arms), sum(counts)
+    _checks.at_once(given, "pull")
+    _checks.unmasked(given, "rewards")
+    parts: list[NDArray[Any]] = []
+    try:
+        if isinstance(given, (list, tuple)) and len(given) == n and not all(np.ndim(part) == 0 for part in given):
+            parts = [np.asarray(part) for part in given]
+        found = np.asarray(given if not parts else parts[0])
+    except ValueError as error:
+        raise ValueError(f"rewards are a {type(given).__name__} that is no array ({error}); {total} real numbers are "
+                         f"needed, one for each pull of {n} arms in the order asked for, or a list of {n} "
+                         f"arrays") from error
+    for k, part in enumerate(parts):
+        if part.shape != (counts[k],):
+            raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one for "
+                             f"each pull")
+    found = np.concatenate(parts) if parts else found
+    found = _checks.numbers_of(found, "rewards")
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"rewards are a {type(given).__name__} of dtype {found.dtype}; real numbers are needed")
+    if found.shape != (total,):
+        raise ValueError(f"rewards have shape {found.shape}; ({total},) is needed, one number for each pull of "
+                         f"{n} arms in the order asked for, or a list of {n} arrays")
+    return np.ascontiguousarray(found, dtype=np.float64)
+
+
 def numbers_among(objects: NDArray[np.object_]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Rewards of an array of objects, nan where there is none, and which of them are rewards, missing ones included."""
     values = list(map(_plain, objects.ravel().tolist()))

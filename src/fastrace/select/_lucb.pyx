@@ -13,7 +13,7 @@ from fastrace.select._selector cimport BY_BUDGET, BY_EPSILON, BY_SEPARATION, MOS
 
 import numpy as np
 
-from fastrace.pulls import _whole_numbers
+from fastrace._pull_source import _whole_numbers
 from fastrace.select._selector import _count, _demand
 
 cnp.import_array()

@@ -24,7 +24,8 @@ import numpy as np
 
 from fastrace._base import _checks
 from fastrace._base._words import NOTHING_HEARD, SILENT_PULLS, arms_in_words
-from fastrace.pulls import _flat, _whole_numbers
+from fastrace._pull_source import _whole_numbers
+from fastrace.pulls import _flat
 
 cnp.import_array()
 
