@@ -181,8 +181,10 @@ def test_a_model_of_another_kind_is_expanded_in_what_its_rows_see(build, short_p
         quadratic = slope @ step - step @ curvature @ step / 2
         np.testing.assert_allclose(source.totals([0])[0] + quadratic, plain.sum() - mapped.expanded(hat)[0], atol=1e-8)
     np.testing.assert_allclose(np.diff(sums, axis=0)[:, 0], np.diff(sums, axis=0)[:, 1], atol=1e-8)
-    with pytest.raises(ValueError, match="map of the model's parameters"):
-        mcmc.compress(model)
+    compressed = mcmc.compress(model)
+    np.testing.assert_array_equal(compressed.psi_hat, hat)
+    np.testing.assert_array_equal(compressed.slope, slope)
+    np.testing.assert_allclose(compressed.curvature.to_dense(), curvature, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="inner='normal' needs"):
         mcmc.SurrogateMetropolis(model, inner="normal")
 

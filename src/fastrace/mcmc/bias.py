@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
 
 from fastrace._base import _checks
@@ -18,7 +17,7 @@ from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc._diagnosis import unmixed
 from fastrace.mcmc._fit import residuals
 from fastrace.mcmc.compression import Compressed
-from fastrace.mcmc.correction import proposals, with_scale
+from fastrace.mcmc.correction import proposals
 from fastrace.mcmc.kernels.gibbs import Gibbs, Tally
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.racing_gibbs import HELD, RacingGibbs
@@ -79,7 +78,7 @@ def check_bias(
     kernel: _Races | Model, trace: Trace, n: int = 1000,
     rng: _checks.RngLike = None,
     *,
-    draws: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    draws: Any = None,
     surrogate: Compressed | Reference | None = None,
 ) -> BiasCheck:
     """Estimate the error rate of the races of a kernel, or of `correct`, along a trace.
@@ -261,21 +260,20 @@ class _Corrected:
             raise ValueError(f"the trace was made {made}, and a model came with draws; a trace that mcmc.correct made "
                              f"by races is needed")
         self.delta = float(about["delta"])
-        self.model, (self.proposed, self.carrier) = model, proposals(draws, surrogate, model)
-        learned = model.joint_prior is not None and getattr(model, "learns_scale", False)
+        self.proposed, self.carrier, self.model, recorded = proposals(draws, surrogate, model)
         self.before = [np.maximum.accumulate(np.where(steps.accepted, np.arange(len(steps)), 0))
                        for steps in trace.chains]  # places of the draws that the trace holds
-        shown = with_scale(self.proposed, model.n_seen) if learned else self.proposed
-        if trace.draws.shape != shown.shape or not all(
-                np.array_equal(steps.draws, own[place])
-                for steps, own, place in zip(trace.chains, shown, self.before, strict=True)):
+        shape = self.proposed.shape
+        if trace.draws.shape != shape or not all(
+                np.array_equal(steps.draws, recorded(own[place]))
+                for steps, own, place in zip(trace.chains, self.proposed, self.before, strict=True)):
             raise ValueError(f"the trace has other draws, of shape {trace.draws.shape}, than mcmc.correct takes or "
-                             f"refuses of draws of shape {shown.shape}; those that it was given are needed, in their "
+                             f"refuses of draws of shape {shape}; those that it was given are needed, in their "
                              f"order")
         if trace.n_draws < 2:
             raise ValueError("the trace has one draw a chain, which was taken as it is: there was no decision; two are "
                              "needed")
-        source, self.theta = model.engine(self.carrier)
+        source, self.theta = self.model.engine(self.carrier)
         self.test = AcceptTest(source, bound="normal", delta=self.delta, rng=0)
 
     def decided_twice(self, chain: int, t: int, seed: int) -> tuple[int, int, int]:

@@ -73,19 +73,22 @@ class Compressed:
         is the whole matrix.
     precision : ndarray
         Of a normal prior with the scales of effects as they were estimated: blocks in order of the parameters. With
-        `curvature` it says how far the posterior reaches.
+        `curvature` it says how far the posterior reaches. Where the rows see a map of the parameters it is one block,
+        with which `curvature` is the inverse covariance of what rows see in short chains on prior times expansion.
     n_rows : int
         Rows that were expanded.
     prior : JointPrior
-        Of all that the model's chains move.
+        Of all that the model's chains move. Flat where the rows see a map of the parameters: the model has the prior.
     names : tuple of str
-        Of what the rows see; empty if the parameters have none.
+        Of what the rows see; empty if the parameters have none. What a PyMC model makes of several variables is called
+        after them, such as "f(tau, z)[0]".
     from_mode : float
         How far `psi_hat` is from `mode`, in posterior standard deviations: up to sqrt(n_seen) it is in the bulk of the
         posterior. nan where `compress` searched the rows that it expanded until next to nothing was left.
     mode : ndarray of shape (n_seen,)
         Where the expansion times the prior, as normal with estimated scales, is highest: one step of Newton's method
-        from `psi_hat`, which is where to expand next if that is far. Where `from_mode` is nan it is `psi_hat`.
+        from `psi_hat`, which is where to expand next if that is far. Where `from_mode` is nan it is `psi_hat`. Where
+        the rows see a map of the parameters it is the mean over short chains on prior times expansion.
     n_chunks, n_passes : int
         Chunks that held the rows, and passes over them; 0 where rows were those of the model.
     moved_by_density : float
@@ -122,6 +125,7 @@ class Compressed:
     n_passes: int = field(default=0, repr=False)
     _mode: Array | None = field(default=None, repr=False)
     moved_by_density: float = field(default=0.0, repr=False)
+    _mapped: bool = field(default=False, repr=False)  # whether the rows see a map of the parameters
 
     def __repr__(self) -> str:
         blocks = self.curvature.n_blocks
@@ -132,6 +136,11 @@ class Compressed:
     def n_seen(self) -> int:
         """Number of parameters that the rows see."""
         return len(self.psi_hat)
+
+    @property
+    def _layout(self) -> list[tuple[int, int]]:
+        """Runs of equal blocks in `precision`."""
+        return [(1, self.n_seen)] if self._mapped else layout_of(self.prior)
 
     @property
     def mode(self) -> Array:
@@ -165,7 +174,7 @@ class Compressed:
 
     def factor(self) -> ArrowFactor:
         """Cholesky factor of the curvature and `precision`."""
-        made = ArrowFactor(self.curvature, layout_of(self.prior))
+        made = ArrowFactor(self.curvature, self._layout)
         made.factor(self.precision)
         return made
 
@@ -176,7 +185,7 @@ class Compressed:
 
     def metric(self) -> Arrow:
         """The curvature and `precision` as one arrow: squared lengths in posterior standard deviations."""
-        return with_precision(self.curvature, layout_of(self.prior), self.precision)
+        return with_precision(self.curvature, self._layout, self.precision)
 
     def distance(self, psi: ArrayLike) -> float:
         """How far a point is from `psi_hat`, in posterior standard deviations."""
@@ -192,7 +201,7 @@ def compress(
 
     Parameters
     ----------
-    model : GLM, Softmax, FunctionModel or other Model
+    model : GLM, Softmax, FunctionModel, PyMCModel or other Model
         It must give derivatives.
     psi_hat : Trace, Compressed or array_like of shape (n_seen,), optional
         Where to expand: a trace of the model, for the mean of what the rows see of its draws; another expansion of it,
@@ -257,10 +266,14 @@ def compress(
     table, such as a frame, is converted whole. Priors are those of the model, so that what is in units of the data,
     such as "weak" ones, is in units of the pilot's.
 
-    A PyMC model whose rows see a map of its parameters, and that is no `GLM`, is refused: an expansion is in what the
-    rows see, and does not hold the map. `SurrogateMetropolis` expands such a model on its own. For NUTS on an
-    expansion, write the terms as a `GLM` or `FunctionModel` whose parameters are what the rows see, and compress that.
-    `fastrace.mcmc.doors.compressed.pymc_potential` takes the expansion and these quantities, made of PyMC's variables.
+    A PyMC model that is no `GLM` is expanded in what its rows see, a map of its parameters, as `SurrogateMetropolis`
+    expands it: `Compressed.names` says in what, and ``from_pymc(model, through=...)`` chooses. The expansion is made at
+    the mean of what the rows see under prior times expansion, by short chains; directions in which the log-likelihood
+    bends upwards count as straight; `value` may lack constants of a family. The map and the prior stay with the model.
+    `fastrace.mcmc.doors.compressed.pymc_model` puts both together, as a PyMC model without rows, and `correct` takes
+    the draws that PyMC makes of it. In a program of another language write the map and the prior by hand. The
+    `Compressed` holds numbers alone: it pickles by plain pickle, and no graph is compiled when it is read again. A
+    `PyMCModel` needs cloudpickle, and compiles its own functions anew.
 
     Kernels and `correct` decide by rows read at random, which chunks do not give: they need a model of all rows, such
     as a `GLM` of one memory map, beside the expansion. Without one, NUTS or any other sampler on the expansion is what
@@ -283,14 +296,12 @@ def compress(
         raise ValueError(f"{type(model).__name__} has no derivatives to expand: give them, or use RacingMetropolis")
     model = model._surrogate_form()
     if model.own_surrogate is not None:
-        raise ValueError("the rows see a map of the model's parameters, which an expansion alone does not hold: "
-                         "SurrogateMetropolis(model) makes its own. For an expansion to hand on, write the terms as a "
-                         "GLM or FunctionModel of what the rows see, and compress that")
+        return _of_map(model, psi_hat, chunks)
     prior = prior_of(model)
     if chunks is not None:
         return _of_chunks(model, prior, psi_hat, chunks)
     if psi_hat is not None:
-        point = _given_point(model, prior, psi_hat)
+        point = _given_point(model, prior.n_seen, (model.names or ())[: prior.n_seen], psi_hat)
         return _expanded_at(model, prior, point, expansion_of(model, point))
     if prior.n_hyper == 0 and not prior.given[2]:
         point = np.array(model.reference().theta_hat)
@@ -318,6 +329,16 @@ def compress(
     return _led(model, prior, point, parts, scales)
 
 
+def _of_map(model: Any, psi_hat: Any, chunks: Any) -> Compressed:
+    """The expansion of a model whose rows see a map of its parameters, in what they see."""
+    if chunks is not None:
+        raise ValueError("the rows of the model see a map of its parameters, and chunks are read by a GLM or a "
+                         "Softmax: leave chunks out")
+    names = model.seen_names
+    made: Compressed = model.compressed(None if psi_hat is None else _given_point(model, len(names), names, psi_hat))
+    return made
+
+
 def _led(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Scales) -> Compressed:
     """The expansion where the parts of the prior that Newton's steps left out lead to, if that is far."""
     start, root = point, None
@@ -343,17 +364,16 @@ def _led(model: Model, prior: JointPrior, point: Array, parts: Parts, scales: Sc
     return out if root is None else replace(out, moved_by_density=float(np.linalg.norm(root.whiten(point - start))))
 
 
-def _given_point(model: Model, prior: JointPrior, psi_hat: Any) -> Array:
-    """The point that a user names."""
+def _given_point(model: Model, n_seen: int, names: tuple[str, ...], psi_hat: Any) -> Array:
+    """The point that a user names; `names` are of what the rows see."""
     if isinstance(psi_hat, Result):
         point = mean_seen(model, psi_hat)
     else:
-        names = (model.names or ())[: prior.n_seen]
         point = _frames.floats_in_order(psi_hat.mode if isinstance(psi_hat, Compressed) else psi_hat, names, "psi_hat")
         if isinstance(psi_hat, Compressed) and (order := _frames.order_of(psi_hat.names, names, "psi_hat", "model")):
             point = point[order]
-    if point.shape != (prior.n_seen,) or not np.isfinite(point).all():
-        raise ValueError(f"psi_hat has shape {point.shape}; {prior.n_seen} finite parameters are needed")
+    if point.shape != (n_seen,) or not np.isfinite(point).all():
+        raise ValueError(f"psi_hat has shape {point.shape}; {n_seen} finite parameters are needed")
     return point
 
 
@@ -380,7 +400,8 @@ def _expanded_at(model: Model, prior: JointPrior, point: Array, parts: Parts, ro
 def _of_chunks(model: Model, prior: JointPrior, psi_hat: Any, chunks: Any) -> Compressed:
     """The expansion of rows in chunks, of which those of the model are some."""
     rows = Chunks(model, chunks)
-    point = np.array(compress(model).psi_hat) if psi_hat is None else _given_point(model, prior, psi_hat)
+    point = np.array(compress(model).psi_hat) if psi_hat is None else _given_point(
+        model, prior.n_seen, (model.names or ())[: prior.n_seen], psi_hat)
     reach = math.sqrt(prior.n_seen)
     for n_passes in range(1, _PASSES + 1):
         out = _expanded_at(model, prior, point, parts_of(*rows.expand(point)), rows, n_passes)
@@ -520,7 +541,21 @@ def require_of(compressed: Compressed, model: Model, with_prior: bool = True) ->
             raise ValueError("the Compressed has another prior than the model; compress(model) of this very model is "
                              "needed")
     value, slope, curvature = expansion_of(model, np.array(compressed.psi_hat))
-    apart = np.abs(slope - compressed.slope) > 1e-3 * np.sqrt(np.abs(curvature.diagonal())) + 1e-9
+    _require_same(compressed, value, slope, curvature.diagonal())
+
+
+def require_of_map(compressed: Compressed, model: Any) -> None:
+    """The same of a model whose rows see a map of its parameters, which is then expanded where the `Compressed` is."""
+    value, slope, curvature = model.expand_as(compressed)
+    if compressed.n_rows != model.n_rows:
+        raise ValueError(f"{compressed!r} came for a model of {counted(model.n_rows, 'row')}; compress(model) of this "
+                         f"very model is needed")
+    _require_same(compressed, value, slope, np.diagonal(curvature))
+
+
+def _require_same(compressed: Compressed, value: float, slope: Array, diagonal: Array) -> None:
+    """Refuse an expansion whose value or gradient at its point are not those of the model."""
+    apart = np.abs(slope - compressed.slope) > 1e-3 * np.sqrt(np.abs(diagonal)) + 1e-9
     if abs(value - compressed.value) > 1e-6 * (1.0 + abs(value)) or apart.any():
         raise ValueError(f"at psi_hat the log-likelihood is {value:.10g}, and the Compressed has "
                          f"{compressed.value:.10g}: it is of other rows or another family; compress(model) of this "

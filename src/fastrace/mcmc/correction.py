@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,8 @@ from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc._fit import residuals, tail
-from fastrace.mcmc.compression import Compressed, require_of
+from fastrace.mcmc._moving import moving
+from fastrace.mcmc.compression import Compressed, require_of, require_of_map
 from fastrace.mcmc.models._modes import called
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Steps
@@ -41,7 +43,7 @@ _DRAWS = 400            # whose weights tell Pareto k where decisions are races
 
 @one_blas_thread()
 def correct(
-    draws: ArrayLike | Mapping[str, ArrayLike],
+    draws: Any,
     surrogate: Compressed | Reference,
     model: Model,
     rng: _checks.RngLike = None,
@@ -53,17 +55,20 @@ def correct(
 
     Parameters
     ----------
-    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k), frame, or dict of these without the last axis
+    draws : array_like of shape (n_chains, n_draws, k) or (n_draws, k), frame, dict, Trace or InferenceData
         Draws of the density proportional to prior times the expansion of the likelihood, made by any sampler, such as
         NUTS of another library on a `Compressed`, and thinned until they are independent. What the rows see stands
         first: ``model.n_seen`` columns, which are all that the decisions read. Further columns, such as scales, go
-        along. The column of a learned scale of the family holds its logarithm. In a dict the parameters have their
-        names in ``model.names``, and a learned scale may come as it is, by its name "scale" or "dispersion". So they
-        have in a frame, or a list of frames, one for each chain, unless its columns are only numbered.
+        along. The column of a learned scale of the family holds its logarithm. A dict has arrays without the last axis,
+        by the names of the parameters in ``model.names``, and a learned scale may come as it is, by its name "scale" or
+        "dispersion". So it is in a frame, or a list of frames, one for each chain, unless its columns are only
+        numbered. Of a `PyMCModel` draws are all of its parameters, in its own coordinates, or the variables of the PyMC
+        model by name as they are: the `InferenceData` of `pymc.sample`, its ``posterior``, or a dict of arrays of shape
+        (n_chains, n_draws, ...). A `Trace` of the model stands for its draws.
     surrogate : Compressed or Reference
         The expansion that the sampler used, from `compress` or ``model.reference()``.
     model : Model
-        The log-likelihood terms that were expanded.
+        The log-likelihood terms that were expanded. The rows of a `PyMCModel` may see a map of its parameters.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness.
     decision : {"race", "exact"}, default "race"
@@ -76,7 +81,8 @@ def correct(
     -------
     Trace
         As many draws as came, those that were refused replaced by the draw before, with a learned scale in place of
-        its logarithm, as in all traces. ``trace.kernel["pareto_k"]`` is
+        its logarithm, as in all traces; of a `PyMCModel` with a `Compressed`, its parameters, which `PyMCModel.unpack`
+        gives their names. ``trace.kernel["pareto_k"]`` is
         Pareto k of the weights of the draws: below 0.5 the surrogate is good, above 0.7 not to be used. Such a trace
         cannot be continued.
 
@@ -124,7 +130,7 @@ def correct(
     """
     _checks.choice(decision, "decision", ("race", "exact"))
     delta = _checks.probability(delta, "delta")
-    array, carrier = proposals(draws, surrogate, model)
+    array, carrier, model, recorded = proposals(draws, surrogate, model)
     n = model.n_seen
     gen = _checks.generator(rng)
     began = time.perf_counter()
@@ -139,14 +145,13 @@ def correct(
         some = flat[gen.choice(len(flat), min(_DRAWS, len(flat)), replace=False)]
         k = tail(model, carrier, some) if len(flat) >= _pareto.LEAST else math.nan
         chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
-    proposed = array
-    if model.joint_prior is not None and getattr(model, "learns_scale", False):  # the scale itself, as in all traces
-        chains = [replace(steps, draws=with_scale(steps.draws, n)) for steps in chains]
-        proposed = with_scale(array, n)
+    chains = [replace(steps, draws=recorded(steps.draws)) for steps in chains]
+    proposed = recorded(array)
     about: dict[str, Any] = {"kernel": "correct", "decision": decision, "pareto_k": k}
     about |= {"delta": delta} if decision == "race" else {}
     names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
     trace = Trace(tuple(chains), about, (), (), time.perf_counter() - began, names=names,
+                  parts=getattr(model, "parts", ()) if names else (),
                   shown_last=model._shown_last, variables=model._variables_of(names) if names else ())
     problems = _problems(trace, proposed, k, model)
     problems += _width_problems(array, surrogate, model, problems)
@@ -155,39 +160,72 @@ def correct(
     return trace._told(warnings=tuple(problems))
 
 
-def proposals(
-    draws: ArrayLike | Mapping[str, ArrayLike], surrogate: Compressed | Reference, model: Model
-) -> tuple[Array, Reference]:
-    """Draws of a surrogate, checked, as an array of three axes, and what its residuals are expanded about."""
+class Proposals(NamedTuple):
+    """Draws of a surrogate, checked.
+
+    Attributes
+    ----------
+    array : ndarray of shape (n_chains, n_draws, k)
+        What the rows see first, in coordinates in which chains of the model move.
+    carrier : Reference
+        What residuals are expanded about.
+    model : Model
+        The form of the model that has them.
+    recorded : callable
+        Draws in the coordinates of a trace.
+    """
+
+    array: Array
+    carrier: Reference
+    model: Model
+    recorded: Callable[[Array], Array]
+
+
+def proposals(draws: Any, surrogate: Compressed | Reference, model: Model) -> Proposals:
+    """Draws of a surrogate in the form in which decisions take them."""
     if not isinstance(model, Model):
         raise TypeError(f"model is {_checks.shown(model)}; a GLM or other mcmc.Model is needed"
                         f"{_checks.of_pymc(model)}")
     if not isinstance(surrogate, (Compressed, Reference)):
         raise TypeError(f"surrogate is {_checks.shown(surrogate)}; what compress(model) or model.reference() returned "
                         f"is needed")
-    hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
-    array = _draws_of(draws, model)
+    array, of_trace = _draws_of(draws, model)
     shape = array.shape
     array = array[None] if array.ndim == 2 else array
-    n = model.n_seen
-    if len(hat) != n:
-        raise ValueError(f"the surrogate expands in {len(hat)} parameters and the rows of the model see {n}; the one "
-                         f"of this model is needed")
+    form = model._surrogate_form() if isinstance(surrogate, Compressed) else model
+    mapped = form.own_surrogate is not None
+    hat = np.array(surrogate.psi_hat if isinstance(surrogate, Compressed) else surrogate.theta_hat)
+    n = form.dim if form is not model else form.n_seen
+    n_expanded = len(form.seen_names) if mapped else form.n_seen  # type: ignore[attr-defined]
+    if len(hat) != n_expanded:
+        raise ValueError(f"the surrogate expands in {len(hat)} parameters and the rows of the model see {n_expanded}; "
+                         f"the one of this model is needed")
     odd = np.argwhere(~np.isfinite(array))
     if odd.size:
         raise ValueError(f"draws{odd[0].tolist()} is {array[tuple(odd[0])]}, and {counted(len(odd), 'number')} of "
                          f"{array.size} are not finite; leave such draws out")
-    if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n:
+    if array.ndim != 3 or array.shape[1] < 1 or array.shape[2] < n or (form is not model and array.shape[2] > n):
+        wanted = f"k the {n} parameters of the model" if form is not model else (
+            f"k at least the {n} parameters that the rows see")
         raise ValueError(f"draws has shape {shape}; draws of shape (n_chains, n_draws, k) or "
-                         f"(n_draws, k) are needed, k at least the {n} parameters that the rows see")
+                         f"(n_draws, k) are needed, {wanted}")
     if array.shape[1] in (n, model.dim) and array.shape[2] > array.shape[1] and array.shape[2] != model.dim:
         raise ValueError(f"draws has shape {shape}, and the rows of the model see {n} parameters: parameters stand "
                          f"where draws should. Shape (n_chains, n_draws, k) or (n_draws, k) is needed: swap the last "
                          f"two axes, as with np.swapaxes(draws, -1, -2)")
-    if isinstance(surrogate, Compressed):
-        require_of(surrogate, model, with_prior=False)
-    _check_columns(array[:, :, :n].reshape(-1, n), surrogate, model)
-    return array, Reference(hat, hat, np.eye(n), None, math.inf)
+    if mapped:
+        require_of_map(surrogate, form)  # type: ignore[arg-type]
+    elif isinstance(surrogate, Compressed):
+        require_of(surrogate, form, with_prior=False)
+    recorded: Callable[[Array], Array] = np.array
+    if form is not model:
+        array, recorded = form.unconstrain(array), form.constrain
+    elif of_trace:
+        recorded = form.constrain
+    elif form.joint_prior is not None and getattr(form, "learns_scale", False):  # the scale itself, as in all traces
+        recorded = partial(with_scale, n_seen=n)
+    _check_columns(array[:, :, : form.n_seen].reshape(-1, form.n_seen), surrogate, form)
+    return Proposals(array, Reference(hat, hat, np.eye(len(hat)), None, math.inf), form, recorded)
 
 
 def with_scale(draws: Array, n_seen: int) -> Array:
@@ -197,11 +235,23 @@ def with_scale(draws: Array, n_seen: int) -> Array:
     return out
 
 
-def _draws_of(draws: Any, model: Model) -> Array:
+def _draws_of(draws: Any, model: Model) -> tuple[Array, bool]:
+    """Draws as an array, and whether they are of a trace: then all are in coordinates in which chains move."""
+    if isinstance(draws, Trace):
+        return moving(model, draws), True
+    packed: Any = getattr(model, "packed", None)  # of a PyMC model, with variables by name as they are
+    if packed is not None:
+        draws = getattr(draws, "posterior", draws)
+        if isinstance(draws, Mapping) and model._are_variables(draws):  # type: ignore[attr-defined]
+            return packed(draws), False
+    return _table_of(draws, model), False
+
+
+def _table_of(draws: Any, model: Model) -> Array:
     """Draws as an array: those of dicts and frames by name, unless columns are only numbered or the model has no names.
     """
     if isinstance(draws, (list, tuple)) and draws and all(_frames.column_names(part) for part in draws):
-        chains = [_draws_of(part, model) for part in draws]
+        chains = [_table_of(part, model) for part in draws]
         if len({chain.shape for chain in chains}) > 1:
             raise ValueError(f"draws of the chains have shapes {[own.shape for own in chains]}; one shape is needed")
         return np.stack(chains)
@@ -267,7 +317,8 @@ def _expected(surrogate: Compressed | Reference, model: Model) -> Array | None:
         plain = model.joint_prior is None and model.log_prior is None
         return np.linalg.norm(surrogate.factor, axis=1) if plain else None
     own = surrogate.prior
-    if own.n_hyper or not own.normal or surrogate._part is not None or surrogate.n_seen > _LARGE:
+    mapped = model.own_surrogate is not None
+    if mapped or own.n_hyper or not own.normal or surrogate._part is not None or surrogate.n_seen > _LARGE:
         return None
     return np.sqrt(np.diagonal(np.linalg.inv(surrogate.metric().to_dense())))
 

@@ -2,6 +2,10 @@
 
 Each function imports its library when it is called. The library's own sampler then runs without rows, and
 `fastrace.mcmc.correct` makes its thinned draws exact. All leave the constant of the log-likelihood out.
+
+What the rows see stands in ``compressed.names``. Of a PyMC model that is no `GLM` it is a map of the parameters, which
+`pymc_model` writes in PyMC. In another language write the map by hand: ``through=`` of `from_pymc` names the variables
+that it goes to.
 """
 
 from __future__ import annotations
@@ -9,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fastrace._base import _checks
 from fastrace.mcmc.compression import Compressed
 
-__all__ = ["jax_log_likelihood", "numpyro_factor", "pymc_potential", "stan_data"]
+__all__ = ["jax_log_likelihood", "numpyro_factor", "pymc_model", "pymc_potential", "stan_data"]
 
 
 def jax_log_likelihood(compressed: Compressed) -> Callable[[Any], Any]:
@@ -90,6 +95,79 @@ def numpyro_factor(compressed: Compressed, psi: Any, name: str = "rows") -> None
     except ImportError as error:
         raise ImportError("numpyro_factor needs NumPyro: python -m pip install numpyro") from error
     numpyro.factor(name, jax_log_likelihood(compressed)(psi))
+
+
+def pymc_model(compressed: Compressed, model: Any, name: str = "rows") -> Any:
+    """A PyMC model with the expansion in place of the rows of another one, whose priors and variables it has.
+
+    Parameters
+    ----------
+    compressed : Compressed
+        From ``fastrace.mcmc.compress(model)``.
+    model : PyMCModel
+        From `fastrace.mcmc.from_pymc`. It stays as it is.
+    name : str, default "rows"
+        Of the potential.
+
+    Returns
+    -------
+    pymc.Model
+        The free variables and potentials of the model, observed variables that are not its rows, and deterministic
+        variables that depend on no row. A call of its density costs O(n_seen^2) besides the priors, and no row.
+
+    Raises
+    ------
+    ImportError
+        Without PyMC: ``python -m pip install pymc``.
+    TypeError
+        If `model` is no `PyMCModel`, or `compressed` no `Compressed`.
+    ValueError
+        If `compressed` is of another model; if the model was recognised as a `GLM`, whose coefficients and effects are
+        not PyMC's variables: ``from_pymc(model, through=[...])`` names in what to expand it; or if PyMC cannot copy the
+        model, as with initial values of the user's own.
+
+    Notes
+    -----
+    Any sampler of PyMC takes it: ``pymc.sample(nuts_sampler="numpyro")`` or ``"blackjax"`` run in JAX, and
+    ``pymc.sampling.jax.get_jaxified_logp(model)`` is its log density for other samplers there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from fastrace import mcmc
+    >>> from fastrace.mcmc.doors.compressed import pymc_model
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0.0, 5.0, 2000)
+    >>> with pm.Model() as curve:
+    ...     top, rate = pm.HalfNormal("top", 5.0), pm.HalfNormal("rate", 1.0)
+    ...     mean = top * (1.0 - pm.math.exp(-rate * x))
+    ...     y = pm.Normal("y", mean, 0.5, observed=3.0 * (1.0 - np.exp(-x)) + 0.5 * rng.normal(size=2000))
+    >>> model = mcmc.from_pymc(curve, through=["top", "rate"])
+    >>> compressed = mcmc.compress(model)
+    >>> compressed.names
+    ('top_log__', 'rate_log__')
+    >>> without = pymc_model(compressed, model)
+    >>> without.observed_RVs, [v.name for v in without.potentials]
+    ([], ['rows'])
+    >>> with without:  # doctest: +SKIP
+    ...     idata = pm.sample().sel(draw=slice(None, None, 5))
+    >>> trace = mcmc.correct(idata, compressed, model)  # doctest: +SKIP
+    """
+    _parts(compressed)
+    try:
+        from fastrace.mcmc.doors.pymc._without_rows import without_rows
+        from fastrace.mcmc.doors.pymc.models import PyMCModel
+    except ImportError as error:
+        raise ImportError('pymc_model needs PyMC: python -m pip install "pymc>=5.26"') from error
+    if not isinstance(model, PyMCModel):
+        raise TypeError(f"model is {_checks.shown(model)}; what mcmc.from_pymc returned is needed")
+    new, psi = without_rows(compressed, model)
+    if name in new.named_vars:
+        raise ValueError(f"the model has a variable {name!r} already: give the potential another name")
+    with new:
+        pymc_potential(compressed, psi, name)
+    return new
 
 
 def pymc_potential(compressed: Compressed, psi: Any, name: str = "rows") -> Any:

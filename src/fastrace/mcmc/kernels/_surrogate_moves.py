@@ -17,7 +17,7 @@ from fastrace._models._priors import JointPrior
 from fastrace._models.glm_inputs import is_sparse
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc._scales import first_point
-from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of
+from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of, require_of_map
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
@@ -91,8 +91,8 @@ class OnSurrogate(RowKernel):
     def _compress(self, psi_hat: Any) -> Compressed:
         if self.model.own_surrogate is not None:
             if isinstance(psi_hat, Compressed):
-                raise ValueError("the rows see a map of the model's parameters, so that a Compressed is not of these; "
-                                 "give the point psi_hat, what the rows see, or leave it out")
+                require_of_map(psi_hat, self.model)
+                psi_hat = psi_hat.psi_hat
             return self.model.own_surrogate(mean_seen(self.model, psi_hat) if isinstance(psi_hat, Result) else psi_hat)
         self._plan_pass(psi_hat)
         if isinstance(psi_hat, Compressed):

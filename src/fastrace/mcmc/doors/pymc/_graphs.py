@@ -26,7 +26,7 @@ from fastrace._base._words import counted
 from fastrace.mcmc.doors.pymc._constants import RowConstants, refuse_partial
 from fastrace.mcmc.doors.pymc._cuts import Cut, cut_at, last_variables, law, rows_among, terms_by_row
 from fastrace.mcmc.doors.pymc._families import LAWS
-from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen
+from fastrace.mcmc.doors.pymc._predictors import Design, Predictors, Unseen, names_of
 from fastrace.mcmc.doors.pymc._words import refuse_simulator, why_not_by_rows
 from fastrace.mcmc.models._by_numpy import by_numpy
 
@@ -144,6 +144,13 @@ class RowGraphs:
     def rearranged(self) -> bool:
         """Whether what the rows see was found to be parameters as they are."""
         return self.cut is None and self.design is not None and self.predictors.rearranged
+
+    @property
+    def seen_names(self) -> tuple[str, ...]:
+        """What each number that the rows see is called; empty where they see all parameters."""
+        if self.design is not None:
+            return names_of(self.predictors.seen, self.starts if self.cut is None else self.cut.starts, self.model)
+        return () if self.cut is None else names_of(self.cut.seen, self.cut.starts, self.model)
 
     def _smaller_cut(self) -> Cut | None:
         """The last variables on the way from parameters to rows, where they are fewer numbers than all parameters."""
@@ -550,6 +557,20 @@ class RowGraphs:
             raise ValueError(f"names has {unknown}; some of {list(variables)} are needed")
         outputs = graph_replace(m.replace_rvs_by_values([variables[n] for n in names]), self._swap, strict=False)
         return list(names), self._compiled([self._theta], outputs)
+
+    def parameters(self, variables: Sequence[Any]) -> Callable[..., list[Any]]:
+        """A function of free variables on their own scales that gives the value variable of each."""
+        own = {v: v.type(name=v.name) for v in variables}
+        outputs = [own[v] if transform is None else transform.forward(
+            own[v], *graph_replace(v.owner.inputs, own, strict=False))
+            for v, transform in ((v, self.model.rvs_to_transforms[v]) for v in variables)]
+        function = pytensor.function(list(own.values()), outputs, mode=_mode(_NOT_COMPILED, self.model.check_bounds),
+                                     on_unused_input="ignore")
+        return function
+
+    def shapes_of(self, variables: Sequence[Any]) -> list[tuple[int, ...]]:
+        """Of free variables on their own scales."""
+        return [tuple(int(n) for n in v.shape.eval(mode=_NOT_COMPILED)) for v in variables]
 
     def _compiled(self, inputs: list[Any], outputs: Any, once: bool = False) -> Any:
         mode = _mode(self.compile_kwargs.get("mode", _NOT_COMPILED if once else None), self.model.check_bounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -91,7 +92,8 @@ class MappedModel(Model):
     """
 
     _concave = True  # no normal density follows it: no search for other modes by one
-    _computed = (*Model._computed, "parts")
+    _computed = (*Model._computed, "parts", "_level")
+    _level = math.nan  # of the log-likelihood where it was expanded
     _effort = EFFORT
     _most_gradients = _TO_SETTLE
 
@@ -136,6 +138,11 @@ class MappedModel(Model):
     def log_posteriors(self, theta: ArrayLike) -> Array:
         return self.owner.log_posteriors(theta)
 
+    @property
+    def seen_names(self) -> tuple[str, ...]:
+        """What each number that the rows see is called."""
+        return tuple(self.owner._graphs.seen_names or self.names or ())
+
     def seen(self, theta: Array) -> Array:
         """What the rows see of the parameters."""
         graphs = self.owner._graphs
@@ -173,6 +180,31 @@ class MappedModel(Model):
         Where they are expanded, if not at a point given: at the mode of the likelihood under a weak normal density
         first, then at the mean of what the rows see under the surrogate, which is the posterior's but for residuals.
         """
+        return self._compressed(*self._settled(psi_hat)[:2])
+
+    def compressed(self, psi_hat: ArrayLike | None = None) -> Compressed:
+        """The expansion in what the rows see; its `precision` is what draws of prior times expansion say of the prior.
+        """
+        draws = self._settled(psi_hat)[2]
+        assert self.expansion is not None
+        hat, slope, curvature, _ = self.expansion
+        mean, inverse = draws.mean(axis=0), _inverse_covariance(draws)
+        out = Compressed(hat, self._level, slope, Arrow(curvature), (inverse - curvature).ravel(), self.n_rows,
+                         JointPrior(_flat(len(hat))), self.seen_names, _mapped=True)
+        return out if psi_hat is None else replace(out, from_mode=out.distance(mean), _mode=mean)
+
+    def expand_as(self, compressed: Compressed) -> tuple[float, Array, Array]:
+        """Expand where a `Compressed` of this model is; value, gradient and curvature there."""
+        hat = np.array(compressed.psi_hat)
+        if len(hat) != len(self.seen_names):
+            raise ValueError(f"{compressed!r} came for a model whose rows see {len(self.seen_names)} numbers; "
+                             f"compress(model) of this very model is needed")
+        self._expand_at(hat)
+        assert self.expansion is not None
+        return self._level, self.expansion[1], self.expansion[2]
+
+    def _settled(self, psi_hat: ArrayLike | None) -> tuple[Array, Array, Array]:
+        """Expand the rows; mean and precision of parameters under prior times expansion, and draws of what rows see."""
         start = self.owner._probe(self.owner.pymc_model.initial_point())
         if psi_hat is not None:
             psi = np.array(psi_hat, dtype=np.float64)
@@ -198,13 +230,14 @@ class MappedModel(Model):
     def _settling(self) -> contextlib.AbstractContextManager[None]:
         return self._asking("gradients to settle trajectories, at most", SETTLING)
 
-    def _piloted(self, start: Array, anew: bool) -> Compressed:
-        """A normal density with the mean and covariance of draws from prior times expansion.
+    def _piloted(self, start: Array, anew: bool) -> tuple[Array, Array, Array]:
+        """Mean and precision of draws from prior times expansion, and what the rows see of the last of them.
 
         `anew` asks for expansions at what the rows see on average in the draws of each round.
         """
         center, curvature = self._first(start)
         rng = np.random.default_rng(0)
+        seen = None
         for _ in range(_ROUNDS):
             made = self._compressed(center, curvature)
             pilot = trajectories_of(made.quadratic, made.prior, effort=EFFORT, most=_TO_SETTLE)
@@ -212,14 +245,15 @@ class MappedModel(Model):
             draws = np.array(list(moves)[_ARRIVING:])
             if len(draws) < _FEWEST:  # so many moves say little; chains are no less right where nothing is said
                 continue
-            center = np.asarray(draws.mean(axis=0), dtype=np.float64)
-            covariance = np.atleast_2d(np.cov(draws.T))
-            spread = np.maximum(np.diagonal(covariance), 1e-12)
-            inverse = np.linalg.inv(0.9 * covariance + 0.1 * np.diag(spread))
-            curvature = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+            center, curvature = np.asarray(draws.mean(axis=0), dtype=np.float64), _inverse_covariance(draws)
+            seen = np.array([self.seen(draw) for draw in draws])
             if anew:
-                self._expand_at(np.mean([self.seen(draw) for draw in draws], axis=0))
-        return self._compressed(center, curvature)
+                self._expand_at(seen.mean(axis=0))
+        if seen is None:
+            root = np.linalg.inv(np.linalg.cholesky(curvature))
+            draws = center + rng.standard_normal((_MOVES, self.dim)) @ root
+            seen = np.array([self.seen(draw) for draw in draws])
+        return center, curvature, seen
 
     def _likely(self, start: Array) -> Array:
         """Where the likelihood is largest under a weak density about a point."""
@@ -238,7 +272,7 @@ class MappedModel(Model):
 
     def _expand_at(self, psi: Array) -> None:
         """The expansion; directions in which the log-likelihood bends upwards count as straight."""
-        _, slope, bend = self.expanded(psi)
+        self._level, slope, bend = self.expanded(psi)
         if not (np.isfinite(slope).all() and np.isfinite(bend).all()):
             raise ValueError(f"the derivatives of the rows' terms at {psi} are not finite; give psi_hat elsewhere")
         values, vectors = np.linalg.eigh(-bend)
@@ -270,7 +304,18 @@ class MappedModel(Model):
         return at, jacobian.T @ self.expansion[2] @ jacobian + np.eye(self.dim)
 
     def _compressed(self, center: Array, curvature: Array) -> Compressed:
-        flat = [("flat", 0.0, 1.0, 0.0, -1)] * self.dim
-        prior = JointPrior(flat, (), (), None, [(self._surrogate(center, curvature), None)])
+        prior = JointPrior(_flat(self.dim), (), (), None, [(self._surrogate(center, curvature), None)])
         return Compressed(center, 0.0, np.zeros(self.dim), Arrow(curvature), np.zeros(self.dim), self.n_rows, prior,
                           tuple(self.names or ()))
+
+
+def _flat(count: int) -> list[tuple[str, float, float, float, int]]:
+    return [("flat", 0.0, 1.0, 0.0, -1)] * count
+
+
+def _inverse_covariance(draws: Array) -> Array:
+    """Of few draws, so that variances are a little larger and correlations a little smaller than theirs."""
+    covariance = np.atleast_2d(np.cov(draws.T))
+    spread = np.maximum(np.diagonal(covariance), 1e-12)
+    inverse = np.linalg.inv(0.9 * covariance + 0.1 * np.diag(spread))
+    return np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)

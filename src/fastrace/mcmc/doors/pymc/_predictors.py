@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,8 +22,9 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, AdvancedSubtensor1, Sub
 from scipy.sparse import csr_matrix
 
 from fastrace._base._words import counted
+from fastrace.mcmc.trace import entry_name
 
-__all__ = ["Blocks", "Design", "Predictors", "Unseen", "evaluated", "root"]
+__all__ = ["Blocks", "Design", "Predictors", "Unseen", "evaluated", "names_of", "root"]
 
 Array = NDArray[np.float64]
 _MOST_PREDICTORS, _MOST_SCALARS = 3, 3
@@ -408,6 +410,34 @@ def evaluated(v: Any, start: dict[Any, Any] | None = None) -> NDArray[Any]:
         constants = {value: pt.as_tensor(np.asarray(x, dtype=value.dtype)) for value, x in start.items()}
         v = graph_replace([v], constants, strict=False)[0]
     return np.asarray(v.eval(mode="FAST_COMPILE"))
+
+
+def names_of(nodes: Sequence[Any], starts: dict[Any, Any], model: Any) -> tuple[str, ...]:
+    """What each entry of some nodes is called, all different.
+
+    Entries of variables have their names, and functions of several are "f(tau, z)[0]", by the names of these.
+    """
+    out: list[str] = []
+    for node in nodes:
+        size = int(evaluated(node.size, starts))
+        if _rearranges(node) and root(node) in starts:
+            own = root(node)
+            shape = np.shape(starts[own])
+            numbers = pt.arange(math.prod(shape)).reshape(shape).astype(own.dtype)
+            places = np.ravel(evaluated(graph_replace([node], {own: numbers}, strict=False)[0] if node is not own
+                                        else numbers)).astype(int)
+            out += [entry_name(own.name, np.unravel_index(k, shape)) for k in places]
+            continue
+        known = node.name is not None and node.name in model.named_vars
+        behind = sorted(getattr(model.values_to_rvs.get(v), "name", v.name)
+                        for v in set(ancestors([node])).intersection(starts))
+        name = node.name if known else f"f({', '.join(behind)})"
+        out += [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]
+    counts: dict[str, int] = {}
+    for k, name in enumerate(out):
+        counts[name] = counts.get(name, 0) + 1
+        out[k] = name if counts[name] == 1 else f"{name} #{counts[name]}"
+    return tuple(out)
 
 
 def _spread(numbers: NDArray[Any], n: int, width: int) -> NDArray[Any]:

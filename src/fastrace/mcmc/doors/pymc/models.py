@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastrace._base import _checks
 from fastrace._base._checks import shown
 from fastrace._base._words import counted
-from fastrace.mcmc.doors.pymc._expansions import FEW_ROWS, ExpandedReference, Expansions, JointReference, hat_of
+from fastrace.mcmc.doors.pymc._draws import NamedDraws
+from fastrace.mcmc.doors.pymc._expansions import FEW_ROWS, ExpandedReference, JointReference, hat_of
 from fastrace.mcmc.models.base import Model, Reference
 from fastrace.mcmc.models.glm import GLM
 from fastrace.mcmc.models.own_terms import terms_of_arms
-from fastrace.mcmc.trace import Part, Trace, entry_name
+from fastrace.mcmc.trace import Part, entry_name
 from fastrace.sources import CallableSource, Source
 
 __all__ = ["ExpandedReference", "JointReference", "PyMCModel", "from_pymc"]
@@ -159,7 +160,7 @@ def from_pymc(
                      compile_kwargs=compile_kwargs, progress=progress)
 
 
-class PyMCModel(Expansions):
+class PyMCModel(NamedDraws):
     """The model that `from_pymc` and the steps of `fastrace.mcmc.doors.pymc` make.
 
     Parameters
@@ -392,10 +393,6 @@ class PyMCModel(Expansions):
     def _path(self) -> str:
         return "PyTensor" if self._glm is None else f"compiled {self._family} regression"
 
-    @property
-    def _value_names(self) -> list[str]:
-        return [v.name for v in self.values]
-
     def __getstate__(self) -> dict[str, Any]:
         """Compiled functions stay behind; a copy compiles its own when first asked."""
         return {name: value for name, value in self.__dict__.items() if name != "_graphs"}
@@ -405,21 +402,6 @@ class PyMCModel(Expansions):
         self._graphs = self._new_graphs()
 
     # Points.
-
-    def pack(self, point: Mapping[str, Any]) -> NDArray[np.float64]:
-        """The parameters of a point of PyMC."""
-        missing = [name for name in self._value_names if name not in point]
-        if missing:
-            raise ValueError(f"the point has no {missing[0]!r}; it has {', '.join(point)}")
-        return np.concatenate([np.ravel(np.asarray(point[name], dtype=np.float64)) for name in self._value_names])
-
-    def point(self, theta: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-        """Value variables by name, in their own dtypes."""
-        out, first = {}, 0
-        for name, shape, size, dtype in zip(self._value_names, self.shapes, self.sizes, self.dtypes, strict=True):
-            out[name] = np.asarray(theta[first : first + size], dtype=dtype).reshape(shape).copy()
-            first += size
-        return out
 
     def set_others(self, point: Mapping[str, Any]) -> bool:
         """Take the other variables from a point of PyMC; whether one of them has changed."""
@@ -431,59 +413,6 @@ class PyMCModel(Expansions):
         if changed:
             self.around = self._continuous_others()
         return changed
-
-    def unpack(self, draws: ArrayLike | Trace, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Draws of shape (..., dim) as arrays by the names of the model's variables, on their own scales.
-
-        `draws` may be the trace of a chain of this model or of what `as_glm` gives. An array must hold parameters of
-        this model: `from_glm` makes them of draws of the other. `names` are free and deterministic variables; by
-        default all but those that depend on the rows.
-        """
-        array = self._of_trace(draws) if isinstance(draws, Trace) else np.asarray(draws, dtype=np.float64)
-        if array.shape[-1:] != (self.dim,):
-            raise ValueError(f"draws has shape {array.shape}; the last axis must have the {self.dim} parameters")
-        listed, function = self._graphs.draws(names)
-        flat = [function(self._whole(theta), *self._fixed_values()) for theta in array.reshape(-1, self.dim)]
-        return {
-            name: np.stack([draw[i] for draw in flat]).reshape(array.shape[:-1] + flat[0][i].shape)
-            for i, name in enumerate(listed)
-        }
-
-    def _of_trace(self, trace: Trace) -> NDArray[np.float64]:
-        """The draws of a trace as parameters of this model, whichever of its two forms the chain moved."""
-        draws = np.asarray(trace.draws, dtype=np.float64)
-        if not trace.names or tuple(trace.names) == self.names:
-            return draws
-        try:
-            others = self.as_glm().natural_names or ()
-        except ValueError:
-            others = ()
-        if tuple(trace.names) == others:
-            return self.from_glm(draws)
-        theirs, own = ", ".join(trace.names[:3]), ", ".join((self.names or ())[:3])
-        raise ValueError(f"the trace is of {theirs}, ... and the model has {own}, ...; a trace of this model, or of "
-                         f"its as_glm(), is needed")
-
-    def labelled(self, draws: ArrayLike | Trace) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Draws of shape (..., dim) by the names of the model's variables, and what ArviZ needs to label them.
-
-        Parameters
-        ----------
-        draws : Trace, or array_like of shape (..., dim)
-            As `unpack` takes them.
-
-        Returns
-        -------
-        arrays : dict
-            As `unpack` gives them.
-        labels : dict
-            "dims": names of the axes of each variable that has some; "coords": labels along these axes.
-        """
-        arrays, model = self.unpack(draws), self.pymc_model
-        dims = {name: list(model.named_vars_to_dims[name]) for name in arrays if model.named_vars_to_dims.get(name)}
-        used = {dim for axes in dims.values() for dim in axes}
-        return arrays, {"dims": dims, "coords": {dim: list(at) for dim, at in model.coords.items()
-                                                 if dim in used and at is not None}}
 
     def _continuous_others(self) -> NDArray[np.float64]:
         parts = [np.ravel(np.asarray(self.others[v.name], dtype=np.float64)) for v in self._beside]
