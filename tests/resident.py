@@ -4,6 +4,8 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
+import time
 
 import pytest
 
@@ -58,3 +60,28 @@ def assert_grows_at_most(most, call, attempts=5):
             if grown[-1] <= most:
                 return result
     raise AssertionError(f"{attempts} calls in turn took {grown} bytes; at most {most:.0f} are let pass")
+
+
+def assert_calls_keep_nothing(call, most):
+    """A block that is lost has 16 bytes at least: 20,000 calls that lose one each grow beyond 256 kB.
+
+    There are `most` calls, or 60 to 300 if that is 300; of 10^6, those of less than 6 microseconds are made, and slower
+    ones for 6 seconds. A leak grows every time; what other parts of the process keep once does not.
+    """
+    begun = time.process_time()
+    for _ in range(10):
+        call()
+    each = (time.process_time() - begun) / 10
+    times = int(min(most, max(60, (6.0 if most > 300 else 0.02) / each)))
+    for _ in range(max(3, times // 10)):
+        call()
+    for _ in range(5):
+        gc.collect()
+        blocks, before = sys.getallocatedblocks(), resident()
+        for _ in range(times):
+            call()
+        gc.collect()
+        blocks, grown = sys.getallocatedblocks() - blocks, resident() - before
+        if blocks <= min(100, max(48, times // 2)) and grown <= 256 * 1024:
+            return
+    raise AssertionError(f"{times} calls kept {blocks} blocks, {grown} bytes, five times over")

@@ -5,6 +5,7 @@ Where a rule called the user's function, it holds what came beside the bad rewar
 Rules are found by inspection, so a new one is held to this without a line here.
 """
 
+import copy
 import inspect
 import math
 
@@ -15,6 +16,7 @@ import catalogue
 import fastrace as fr
 from catalogue import STEPS, VALUES
 from fastrace.streams._stopping import Stream
+from resident import assert_calls_keep_nothing
 
 SUPPORT = (0.0, 1.2)
 NOT_FINITE = [math.nan, math.inf, -math.inf]
@@ -133,3 +135,21 @@ def test_every_other_kind_of_rule_has_a_support():
 def test_rewards_outside_the_support_are_refused_and_change_nothing(name, bad):
     cls = catalogue.public_classes()[name]
     refuse(name, with_support(cls, name), with_support(cls, name), bad, ["support"])
+
+
+@pytest.mark.parametrize("most", [300, pytest.param(10**6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", RULES)
+def test_refused_rewards_keep_no_memory(name, most, settled):
+    """Errors leave compiled code by ways of their own, each of which must let go of what it holds."""
+    fresh = catalogue.made(name)
+
+    def life():
+        thing = copy.copy(fresh)
+        for call in doors(thing).values():
+            try:
+                call(math.nan)
+            except ValueError:
+                continue
+            raise AssertionError("a reward that is nan was taken")
+
+    assert_calls_keep_nothing(life, most)

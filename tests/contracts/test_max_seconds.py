@@ -83,6 +83,46 @@ def test_a_run_ends_in_time_and_goes_on_as_if_nothing_had_been(name, monkeypatch
         assert len(set(asked)) == len(asked) and set(asked) == set(clock.asked)
 
 
+class EnoughError(Exception):
+    """What a function of the user raises when it has had enough."""
+
+
+@pytest.mark.parametrize("name", [*RUNS, "HoeffdingRace", "LUCB, paired", "LUCB by intervals", "Adapt"])
+def test_a_function_that_asks_to_stop_leaves_an_honest_answer_and_a_run_that_goes_on(name, monkeypatch):
+    """An error of one's own is how a function stops a run; it may do so before any call."""
+    make, kind, _ = (RUNS | {
+        "HoeffdingRace": (lambda: fr.HoeffdingRace(3, 3000, support=(0, 1)), "rows", 0),
+        "LUCB, paired": (lambda: fr.LUCB(3, 1, 0.02, paired=True), "pulls", 0),
+        "LUCB by intervals": (lambda: fr.LUCB(3, 1, 0.02, rule="intervals"), "pulls", 0),
+        "Adapt": (lambda: fr.Adapt(3, 1, 0.1, rng=1), "pulls", 0),
+    })[name]
+    clock = Clock(monkeypatch)
+    race, calls, ends = make(), 0, 0
+
+    def until_it_has_had_enough(arms, amounts):
+        nonlocal calls, ends
+        calls += 1
+        if calls in (1, 2, 5, 6, 30):
+            ends += 1
+            raise EnoughError
+        return getattr(clock, kind)(arms, amounts)
+
+    while not race.done:
+        try:
+            race.run(until_it_has_had_enough)
+        except EnoughError:
+            known = race.result()
+            assert known.stopped_by == "" and not race.done
+            assert known.pulls.sum() + getattr(known, "n_unused", 0) == clock.now == len(clock.asked)
+            assert not getattr(known, "error_bound", 1.0) <= 0.05          # nan: not known yet
+            if known.lower is not None:
+                assert (known.lower <= ROWS.mean(0)).all() and (ROWS.mean(0) <= known.upper).all()
+    assert ends >= 2
+    found = as_known(race.result())
+    clock.asked, clock.now = [], 0.0
+    assert found == as_known(make().run(getattr(clock, kind)))
+
+
 def test_a_race_in_one_call_ends_at_a_look(monkeypatch):
     clock = Clock(monkeypatch)
     known = {"n_arms": 3, "n_rows": len(ROWS), "support": (0, 1), "first_look": 20, "rng": 1}

@@ -4,10 +4,7 @@ Classes and functions are found by inspection, so a new one is held to this with
 """
 
 import functools
-import gc
 import inspect
-import sys
-import time
 import tracemalloc
 
 import numpy as np
@@ -19,7 +16,7 @@ from catalogue import STARTS, VALUES, X, Y
 from fastrace import bounds, mcmc
 from fastrace.pulls import BernoulliPulls
 from fastrace.streams._stopping import Stream
-from resident import assert_grows_at_most, resident
+from resident import assert_calls_keep_nothing, assert_grows_at_most, resident
 
 pytest.importorskip("psutil")
 
@@ -124,39 +121,15 @@ def lives(name):
 SLOW = ("model_selection.DAUBSearchCV", "model_selection.RacingSearchCV", "boosting.FilterBoostClassifier")
 
 
-def assert_nothing_is_kept(call, times):
-    """A leak grows every time; what other parts of the process keep once does not."""
-    for _ in range(max(3, times // 10)):
-        call()
-    for _ in range(5):
-        gc.collect()
-        blocks, before = sys.getallocatedblocks(), resident()
-        for _ in range(times):
-            call()
-        gc.collect()
-        blocks, grown = sys.getallocatedblocks() - blocks, resident() - before
-        if blocks <= min(100, max(48, times // 2)) and grown <= 256 * 1024:
-            return
-    raise AssertionError(f"{times} calls kept {blocks} blocks, {grown} bytes, five times over")
-
-
 OBJECTS = [name for name in catalogue.OBJECTS if name not in SLOW]
 
 
 @pytest.mark.parametrize("most", [300, pytest.param(10**6, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(f"life of {name}" for name in OBJECTS)])
 def test_calls_keep_nothing(name, most, settled):
-    """A block that is lost has 16 bytes at least: 20,000 calls that lose one each grow beyond 256 kB.
-
-    Calls of less than 6 microseconds are made 10^6 times, slower ones for 6 seconds.
-    """
+    """Also on errors: `test_bad_rewards` has the lives of objects that refuse rewards."""
     call = FUNCTIONS[name] if name in FUNCTIONS else lives(name.removeprefix("life of "))
-    begun = time.process_time()
-    for _ in range(10):
-        call()
-    each = (time.process_time() - begun) / 10
-    seconds = 6.0 if most > 300 else 0.02
-    assert_nothing_is_kept(call, int(min(most, max(60, seconds / each))))
+    assert_calls_keep_nothing(call, most)
 
 
 # Updates allocate nothing.
