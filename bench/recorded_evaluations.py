@@ -136,7 +136,7 @@ def finite_race(table: np.ndarray, rng: np.random.Generator) -> Answer:
 
 
 def lucb(table: np.ndarray, rng: np.random.Generator) -> Answer:
-    """Rows drawn for each arm on its own; a cell that is drawn again is not paid for again."""
+    """Rows drawn for each arm on its own, a cell paid for once; after as many pulls as cells the rest is read."""
     found = fr.select_best(table, delta=DELTA, rng=rng)
     return int(found.best), found.n_read
 
