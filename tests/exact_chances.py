@@ -48,3 +48,23 @@ def every_reward(order, n):
         pulls[arm] += 1
         found.append(tuple(pulls))
     return found
+
+
+def chance_over_paths(missed, n, rate):
+    """Chance that ``missed(rewards)`` is true after any of n rewards, each of them 1 with this rate.
+
+    For what is said by the number of rewards and of ones among them, as long as nothing was missed before: one way to
+    each number is tried.
+    """
+    chance, held = 0.0, {0: (1.0, ())}
+    for _ in range(n):
+        ways = {}
+        for ones, (p, rewards) in held.items():
+            for reward, q in ((0.0, 1.0 - rate), (1.0, rate)):
+                more = ones + int(reward)
+                before, way = ways.get(more, (0.0, (*rewards, reward)))
+                ways[more] = before + p * q, way
+        fell = {ones for ones, (_, rewards) in ways.items() if missed(np.array(rewards))}
+        chance += sum(ways[ones][0] for ones in fell)
+        held = {ones: way for ones, way in ways.items() if ones not in fell}
+    return chance

@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize
 
 import fastrace as fr
+from exact_chances import chance_of_a_miss, chance_over_orders, every_reward
 from fastrace.pulls import BernoulliPulls, RecordedPulls, UniformPulls
 from fastrace.select._adapt import _level, _log_level, _width_at
 from fastrace.select.selection import scales
@@ -75,6 +76,31 @@ def test_mixtures_hold_at_all_times(kind, p, seed):
                 failed += 1
                 break
     assert_rate_at_most(failed, trials, alpha)
+
+
+def chance_of_a_crossing(kind, alpha, epsilon):
+    """Chance that 300 fair coins cross the normal mixture of level alpha, or that 13 cross the other."""
+    mixtures, aim = scales(1.0, 1, epsilon, alpha), -math.log(alpha)
+
+    def crossed(u, ones, spread):
+        return _log_level(kind, (u, 0.0, spread, 1.0), ones / u - 0.5, mixtures, aim) <= -aim
+
+    def crossed_ever(x):
+        ones = x.cumsum()
+        spread = ((x - np.concatenate([[0.5], ones[:-1] / np.arange(1, x.size)])) ** 2).cumsum()
+        return any(crossed(u, ones[u - 1], spread[u - 1]) for u in range(1, x.size + 1))
+
+    if kind == "gamma-mixture":         # it goes by the order of the coins
+        return chance_over_orders(crossed_ever, 13, 0.5)
+    return chance_of_a_miss(lambda pulls, ones: crossed(pulls[0], ones[0], 0.0), every_reward([0], 300), (0.5,))
+
+
+@pytest.mark.parametrize(("kind", "epsilon", "alpha", "bold"), [
+    ("normal-mixture", 0.05, 0.1, 2), ("gamma-mixture", 0.5, 0.005, 40)])
+def test_mixtures_are_crossed_as_rarely_as_promised_and_bold_ones_more_often(kind, epsilon, alpha, bold):
+    """By enumeration. 13 coins refute a gamma mixture that is 40 times too bold; that it equals its formula holds
+    it beyond."""
+    assert chance_of_a_crossing(kind, alpha, epsilon) <= alpha < chance_of_a_crossing(kind, bold * alpha, epsilon)
 
 
 @pytest.mark.parametrize(("policy", "anytime"), [("hoeffding", False), ("tightest", False), ("tightest", True)])
@@ -243,6 +269,7 @@ INSTANCES = {
 @pytest.mark.parametrize("instance", INSTANCES.values(), ids=INSTANCES)
 @few_or_many("trials", 40, 600)
 def test_the_stop_keeps_its_promise_under_optional_stopping(instance, kw, trials, seed):
+    """Refutes what is wrong by much alone; the chances of the mixtures are enumerated above."""
     means, m, epsilon = np.array(instance[0]), instance[1], instance[2]
     good_enough = np.sort(means)[-m] - epsilon - 1e-12
     delta, wrong = 0.15, 0

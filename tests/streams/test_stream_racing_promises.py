@@ -23,7 +23,11 @@ def test_best_sets_are_found(seed):
 @pytest.mark.parametrize("law", ["bernoulli", "rare", "beta", "two-point", "constant"])
 @few_or_many("trials", 100, 1000)
 def test_no_best_arm_is_lost(race, law, trials, seed):
-    # Arms 0 and 1 are equal and best, so any loss of either is an error.
+    """Arms 0 and 1 are equal and best, so any loss of either is an error.
+
+    It refutes what is wrong by much, for one law or another. `contracts/test_true_errors.py` says how far below delta
+    the error of Hoeffding and Bernstein races is, and holds them to that.
+    """
     delta, lost = 0.2, 0
     means = np.array([0.5, 0.5, 0.45, 0.3])
     for child in np.random.SeedSequence([seed, len(law)]).spawn(trials):
