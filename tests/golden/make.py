@@ -38,6 +38,8 @@ MADE = {
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
     "mcmc.RacingGibbs": lambda: catalogue.made("mcmc.RacingGibbs", tail_guard=False),
     "mcmc.RacingGibbs that looks at all factors": lambda: catalogue.made("mcmc.RacingGibbs"),
+    "mcmc.RacingSlice": lambda: catalogue.made("mcmc.RacingSlice", growth=1.1),
+    "mcmc.RacingSlice at fewer looks": lambda: catalogue.made("mcmc.RacingSlice"),
     "mcmc.LaplaceResult": lambda: fr.mcmc.laplace(
         fr.mcmc.GLM(catalogue.X, catalogue.Y, prior_sd=2.0), 100, rng=catalogue.SEED, df=math.inf),
     "mcmc.LaplaceResult of Student-t draws": lambda: catalogue.made("mcmc.LaplaceResult"),

@@ -21,6 +21,7 @@ from fastrace.sources import ArraySource, Source
 
 FIRST_LOOK = 50  # rows, of the normal rule
 FIRST_DRAWS, SLOW = 16, FIRST_LOOK  # draws before the first look, unless the source has an own first look above SLOW
+GROWTH = 1.25  # of draws from look to look: by 1.1 few rows wait for memory at once, and a step takes a fifth longer
 MISSED = 0.01  # share of the rows: where fewer hold what the expansion leaves, first looks of races miss them
 MET = 10.0  # expected number of rows that hold it in a first look: one in 20,000 looks has none
 MOST_APART = 0.02  # of the rows, which every race may read
@@ -43,6 +44,7 @@ class Racing(RowKernel):
         "as much, in cheaper passes and without delta"
     )
     _inner_tables: tuple[AliasTable, ...] = ()  # of the smaller balls
+    _growth = 1.1  # `GROWTH` of kernels saved before there was one
     outside = False  # whether a difference has been met that `support` does not hold
     _apart: NDArray[np.intp] | None = None  # rows that every race reads
     _missed = False  # whether few rows hold what a race is about
@@ -75,6 +77,7 @@ class Racing(RowKernel):
             "student": student, "skewness_guard": skewness_guard, "scan_advantage": scan_advantage,
         }
         self._table: AliasTable | None = None
+        self._growth = GROWTH
         test = self._test(self.model.engine(self._expanded_at)[0])
         self.bound, self.delta = test.bound, test.delta
         if self.bound == "betting" and self._weights is not None:
@@ -177,5 +180,5 @@ class Racing(RowKernel):
         first, growth = self._options["first_look"], self._options["growth"]
         if first is None:  # a source that asks for more is slow to ask
             first = FIRST_DRAWS if source.first_look <= SLOW else source.first_look
-        looks: NDArray[np.int64] = bounds.looks(source.n_rows, first, 1.1 if growth is None else growth)
+        looks: NDArray[np.int64] = bounds.looks(source.n_rows, first, self._growth if growth is None else growth)
         return looks

@@ -52,7 +52,8 @@ class RacingMetropolis(Racing, RowMetropolis):
         Screen a proposal by the expansion first, then race [4]_, if the state and the proposal
         are both within ``sqrt(dim) + 3`` standard deviations of the reference; see the notes.
     first_look, growth
-        As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default.
+        As in `AcceptTest`. Where rows are drawn in proportion to bounds, the first look is at 16 draws by default, and
+        each further one after a quarter more.
     access : {"auto", "random", "shuffled"}, default "auto"
         Which rows a race reads. "random": a subset drawn afresh for each race. "shuffled": consecutive rows from a
         random start, of rows that the model has put in random order, ``GLM(..., shuffle=1)``; each decision then keeps
