@@ -1,7 +1,9 @@
 """The fuzz targets without their fuzzer: on random bytes, and on mutations of inputs that did something new.
 
 What an input did is judged by the lines of Python that it reached, so this finds its way much as a fuzzer does, slowly.
-`python tests/fuzz/fuzz_streams.py` with atheris runs a target for as long as one likes.
+`python tests/fuzz/fuzz_streams.py` with atheris runs a target for as long as one likes. Hypothesis chooses the numbers
+that the bytes stand for, most of them small, so that each is a choice that was meant; an input that fails is made as
+short as can be.
 """
 
 import sys
@@ -9,6 +11,8 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fuzz import fuzz_observed, fuzz_race, fuzz_streams
 
@@ -85,3 +89,24 @@ def hunt(function, runs, seed):
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets_hold_on_random_and_mutated_bytes(name, times, seed):
     assert hunt(TARGETS[name], FEW.get(name, 400) * times, seed) > 300
+
+
+CHOICES = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 2**16 - 1)), min_size=4, max_size=150)
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", TARGETS)
+def test_targets_hold_on_choices(name, times):
+    @settings(max_examples=FEW.get(name, 400) * times // 2, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(CHOICES)
+    def hold(choices):
+        data = np.array(choices, "<u2").tobytes()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                TARGETS[name](data)
+        except Exception as error:
+            error.add_note(f"bytes.fromhex({data.hex()!r})")
+            raise
+
+    hold()
