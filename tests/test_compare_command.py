@@ -37,6 +37,14 @@ def perf(path, scale=1.0, processes=40, names=("parse", "dump"), seed=2):
     path.write_text(json.dumps(held))
 
 
+def test_too_many_arms_are_refused_in_words_of_the_command_line(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"variant": [f"v{k}" for k in range(30_000)], "converted": 1})
+    command_line.written(frame, tmp_path / "events.csv")
+    status, _, error = say(capsys, tmp_path / "events.csv", "--arm", "variant", "--reward", "converted")
+    assert status != 0 and "say --reference, the arm to compare" in error
+
+
 @pytest.mark.parametrize(("processes", "said"), [
     (1, r"it has times of 1 process, and nothing is said before 5; run more of them, 30"),
     (4, r"it has times of 4 processes, and nothing is said before 5; run more of them, 30"),

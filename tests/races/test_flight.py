@@ -487,6 +487,8 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, threads):
 @pytest.mark.parametrize(("answer", "error", "said"), [
     ("yes", TypeError, "gave 'yes'; a number is needed"),
     ([1.0], TypeError, r"gave \[1.0\]; a number is needed"),
+    (10**400, TypeError, r"gave <int of about 401 digits>, which no float64 holds"),
+    (2**53 + 1, TypeError, r"gave 9007199254740993, which no float64 holds"),
     (None, ValueError, "on row .* is missing: .* gave None;"), (float("nan"), ValueError, "missing: .* gave nan;"),
     (1.5, ValueError, r"arm 2 is 'c': .* is 1.5, outside support"),
 ])

@@ -266,3 +266,27 @@ def test_a_reward_of_minus_infinity_is_outside_a_support(options, of_function):
         fr.race(given, **size, support=(0, 1), rng=1, **options)
     assert fr.race(given, **size, support=(0, 1), outside="warn", rng=1, **options).mean[3] == -np.inf
     assert fr.race(given, **size, rng=1).mean[3] == -np.inf
+
+
+def test_the_shape_that_tell_needs_is_said():
+    race = fr.FiniteRace(5, 4000, support=(0, 1), rng=1)
+    arms, rows = race.ask()
+    with pytest.raises(ValueError, match=rf"of shape \({rows.size}, {arms.size}\), rows by arms"):
+        race.tell([1.0])
+
+
+@pytest.mark.parametrize("bad", ["oops", [1], 10**400])
+def test_of_a_list_of_lists_with_such_an_entry_the_others_are_kept(bad):
+    asked = []
+
+    def function(arms, rows):
+        block = VALUES[np.ix_(rows, arms)].tolist()
+        if not asked:
+            block[3][2] = bad
+        asked.extend((row, arm) for row in rows.tolist() for arm in arms.tolist())
+        return block
+
+    with pytest.raises(ValueError, match="row 3, column 2") as caught:
+        fr.race(function, **SIZE, support=(0, 1), rng=1)
+    caught.value.race.run(caught.value.source)
+    assert len(asked) == len(set(asked)) + 1

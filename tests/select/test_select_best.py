@@ -290,3 +290,37 @@ def test_ctrl_c_in_one_call_gives_the_rule():
     with pytest.warns(RuntimeWarning, match="never ends"):
         assert ctrl_c.press(run, 1, 0.3) == 1
     assert raised[0].rule.n_pulls > 1_000_000
+
+
+# Words and doors that people have tripped over
+
+
+@pytest.mark.parametrize("method", ["lucb", "adapt", "direct"])
+def test_a_random_state_seeds_a_selection_and_its_calls(method):
+    """Its generator knows no seed to spawn from."""
+    table = np.random.default_rng(3).random((300, 3))
+    found = [fr.select_best(table, epsilon=0.4, method=method, rng=np.random.RandomState(seed)) for seed in (1, 1, 2)]
+    assert found[0].mean.tolist() == found[1].mean.tolist() != found[2].mean.tolist()
+    rule = fr.LUCB(3, 1, 0.1, rng=np.random.RandomState(1))
+    first, second = (rule.run(table, max_pulls=100 * k) for k in (1, 2))
+    assert second.n_read > first.n_read         # a call that goes on draws rows of its own
+
+
+@pytest.mark.parametrize("options", [{}, {"paired": True}])
+@pytest.mark.parametrize("bad", [np.nan, 7.0])
+def test_the_row_of_a_bad_reward_of_a_table_is_said(bad, options):
+    table = np.random.default_rng(3).random((3000, 3))
+    spoilt = range(7, 3000, 80)
+    table[spoilt, 1] = bad
+    for seed in range(5):
+        with pytest.raises(ValueError, match=f"reward .* of arm 1 is {bad}") as caught:
+            fr.select_best(table, epsilon=0.001, rng=seed, **options)
+        assert int(re.search(r"of arm 1 is in row (\d+) of the table", caught.value.__notes__[0])[1]) in spoilt
+
+
+@pytest.mark.parametrize("door", [lambda table: fr.race(table), lambda table: fr.select_best(table),
+                                  lambda table: fr.BettingRace(3, support=(0, 1)).run(table)])
+def test_a_sparse_table_is_refused_in_words(door):
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match=r"a sparse csr_array of shape \(40, 3\).*toarray\(\)"):
+        door(sparse.csr_array(np.eye(40)[:, :3]))

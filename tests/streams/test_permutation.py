@@ -405,3 +405,8 @@ def test_results_print_and_draw():
     assert fresh.decision == "not decided" and fresh.pvalue == 1.0 and fresh.stopped_by == "" and str(fresh)
     fresh.plot("pvalues")
     plt.close("all")
+
+
+def test_samples_whose_hypotheses_differ_are_refused_by_their_shapes():
+    with pytest.raises(ValueError, match=r"samples of shapes \(5, 2\), \(4, 3\); they must agree but for axis 0"):
+        fr.permutation_test((np.zeros((5, 2)), np.zeros((4, 3))), lambda x, y, axis: x.mean(axis) - y.mean(axis))

@@ -498,6 +498,14 @@ def generator(rng: RngLike, name: str = "rng") -> Generator:
         raise type(error)(f"{name} is {shown(rng)}; {needed}") from error
 
 
+def children(rng: Generator, count: int) -> list[Generator]:
+    """Generators that are independent of each other; seeded by draws of one that does not know its own seed."""
+    try:
+        return rng.spawn(count)
+    except TypeError:           # as of a RandomState
+        return [np.random.default_rng(rng.integers(2**63, size=4).tolist()) for _ in range(count)]
+
+
 def log_density_at(function: Callable[..., Any], point: NDArray[np.float64]) -> float:
     """A user's log_prior at a point, which may be -inf. What it raises comes through, with a note of where it did.
 

@@ -330,6 +330,9 @@ def _require_exact(frame: Any, name: str) -> None:
 
 
 def _array(rewards: Any, name: str) -> NDArray[Any]:
+    if hasattr(rewards, "nnz") and hasattr(rewards, "toarray"):
+        raise TypeError(f"{name} is a sparse {type(rewards).__name__} of shape {rewards.shape}; a table in which every "
+                        f"reward stands is needed: give {name}.toarray()")
     try:
         return np.asarray(rewards)
     except ValueError as error:

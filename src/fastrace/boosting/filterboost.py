@@ -199,7 +199,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
                 sample = X[np.sort(rng.choice(X.shape[0], ROWS_FOR_BINS, replace=False))]
             self._learn_bins(sample)
         n_boosters = 1 if len(self.classes_) == 2 else len(self.classes_)
-        rngs = rng.spawn(2 * n_boosters)
+        rngs = _checks.children(rng, 2 * n_boosters)
         self._boosters = [Booster() for _ in range(n_boosters)]
         self._streams: list[_boost.StumpStream] | None = None
         rows = Rows(X, self._bins if self.estimator is None else None, weights, rngs[0], in_memory=not mapped)
@@ -282,7 +282,7 @@ class FilterBoostClassifier(Rounds, ClassifierMixin, BaseEstimator):  # type: ig
             self._boosters = [Booster() for _ in range(n_boosters)]
             self._streams = None
         if self._streams is None:
-            self._streams = [self._stream(rng) for rng in self._generator().spawn(len(self._boosters))]
+            self._streams = [self._stream(rng) for rng in _checks.children(self._generator(), len(self._boosters))]
             for booster, stream in zip(self._boosters, self._streams, strict=True):
                 for stump, weight in zip(booster.learners, booster.weights, strict=True):
                     stream.add(self._bins.number(stump), stump.sign * weight)

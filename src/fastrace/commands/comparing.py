@@ -67,10 +67,13 @@ def _of_events(options: argparse.Namespace) -> ComparisonResult:
         raise ValueError(f"--reference is {options.reference!r}; one of the arms {', '.join(sorted(labels)[:10])} is "
                          f"needed")
     reference = None if options.reference is None else labels[options.reference]
-    made = Comparison.from_frame(
-        frame, **columns, delta=options.delta, support=_support(options), reference=reference, epsilon=options.epsilon,
-        smaller_is_better=options.smaller_is_better, first_look=options.first_look,
-    )
+    try:
+        made = Comparison.from_frame(
+            frame, **columns, delta=options.delta, support=_support(options), reference=reference,
+            epsilon=options.epsilon, smaller_is_better=options.smaller_is_better, first_look=options.first_look,
+        )
+    except ValueError as error:         # in words of the command line
+        raise ValueError(str(error).replace("say reference=,", "say --reference,")) from error
     return made.result()
 
 

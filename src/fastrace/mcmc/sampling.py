@@ -315,7 +315,7 @@ def _started(
         _require_continued(kernel, init)
         pairs = zip(init.states, copy.deepcopy(init.rngs), strict=True)
         return [ChainRun(i, state, own, 0, n_draws) for i, (state, own) in enumerate(pairs)]
-    children = _checks.generator(rng).spawn(n_chains)
+    children = _checks.children(_checks.generator(rng), n_chains)
     starts = [init] * n_chains
     if init is not None:
         shape = _checks.as_array(init, "init").shape

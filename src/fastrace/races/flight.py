@@ -334,6 +334,10 @@ def _number(value: Any, arm: int, row: int) -> float:
     """A reward as a float, nan for None."""
     if value is None:
         return math.nan
+    if _checks.is_number(value):
+        if not _checks.is_readable(value):
+            raise _AnswerError(f"evaluate({arm}, {row}) gave {_checks.shown(value)}, {_checks.LOST_DIGITS}")
+        return _checks.nearest(value)
     masked = np.ma.is_masked(value)         # np.asarray reads behind the mask
     array = np.asarray(value)
     if masked or array.ndim or array.dtype.kind not in "fiub":

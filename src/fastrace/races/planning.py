@@ -105,7 +105,7 @@ def plan_race(
         gaps = _gaps(gap, n_arms)
         law, draw = _law(gaps, spread, shared, support, mean)
     read, best = np.zeros(races, np.int64), []
-    seeds = _checks.generator(rng).spawn(races)
+    seeds = _checks.children(_checks.generator(rng), races)
     for k, seed in enumerate(track(seeds, _checks.flag(progress, "progress"), "races")):
         race = FiniteRace(n_arms, n_rows, delta, support=support, rng=seed, **options)
         while not race.done:

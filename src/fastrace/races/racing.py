@@ -335,9 +335,10 @@ class FiniteRace(InFlight):
             rewards, names = _frames.block_of(rewards, names, self._race.ask()[0], self._options.n_arms)
         block = _checks.numbers_of(rewards, "rewards")
         if block.ndim != 2 or block.dtype.kind not in "fiub":
-            raise ValueError(
-                f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers, rows by arms, are needed"
-            )
+            shape = () if self.done else tuple(asked.size for asked in self._race.ask()[::-1])
+            needed = f" of shape {shape}" if shape else ""
+            raise ValueError(f"rewards has shape {block.shape} and dtype {block.dtype}; real numbers{needed}, rows by "
+                             f"arms, are needed")
         with _checks.named_arms(names, self._race):
             self._race.tell(block.astype(np.float64, copy=False))
         self._names = names

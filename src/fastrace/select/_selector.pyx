@@ -403,7 +403,7 @@ cdef class Selector:
         if reward != reward:
             raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is nan; every pull needs a real number. "
                                                f"Where rewards may be missing, give missing='drop' or "
-                                               f"missing='worst' to the default rule")
+                                               f"missing='worst' to select_best or LUCB")
         raise _checks.arm_error(self, arm, f"reward {pull} of arm {arm} is {reward!r}, outside support="
                                            f"({self.low[arm]!r}, {self.high[arm]!r}): the promise holds only for "
                                            f"rewards inside it; widen support or scale")

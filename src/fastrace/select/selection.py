@@ -385,6 +385,8 @@ class Selection(OverTables, PullsInFlight):
                                       "pulls" if endless else "")
         except BaseException as error:
             if ledger is not None:
+                if isinstance(source, ResampledPulls):
+                    self._note_row(error, source)
                 ledger.forget(*self._support, self._core.takes_missing)
             else:
                 self._keep(error, source)
@@ -395,6 +397,24 @@ class Selection(OverTables, PullsInFlight):
                 rows = source._rows_to_draw(self._core.asking)
                 self._redrawn = rows if rows.size else None
         return self._named(self._as_it_stands("max_seconds" if late else ""), pull, source)
+
+    def _note_row(self, error: BaseException, source: ResampledPulls) -> None:
+        """Say of which row of a table a reward is that the last request refused."""
+        refused = self._core.refused()
+        if refused is None:
+            return
+        arms, counts, rewards = refused
+        rows = source._rows_to_draw(True)       # of a request in common draws, each arm's are the same
+        first = 0
+        for arm, count in zip(arms.tolist(), counts.tolist(), strict=True):
+            for k in range(first, first + count):
+                try:
+                    self._core.check(arm, rewards[k], k)
+                except ValueError:
+                    row = int(rows[k - first if self._paired else k])
+                    error.add_note(f"fastrace: this reward of arm {arm} is in row {row} of the table, counted from 0")
+                    return
+            first += count
 
     def _keep(self, error: BaseException, source: PullSource) -> None:
         """Hold the good rewards of a request that an error has refused."""
@@ -425,7 +445,7 @@ class Selection(OverTables, PullsInFlight):
         if not is_population(pull):
             return as_pulls(pull, self._n_arms, paired=self._paired)
         if order == "random":
-            generator = self._core.rng.spawn(1)[0] if generator is None else generator
+            generator = _checks.children(self._core.rng, 1)[0] if generator is None else generator
             pull = self._known_cells(_source_of(pull, "pull", self._n_arms))
         source = as_pulls(pull, self._n_arms, order=order, rng=generator, paired=self._paired)
         if self._redrawn is not None and isinstance(source, ResampledPulls) and ledger_of(source) is not None:

@@ -177,6 +177,11 @@ def aligned(data: Sequence[ArrayLike], axis: int) -> tuple[list[NDArray[Any]], t
         if array.shape[-1] < 2:
             raise ValueError(f"data[{i}] has {array.shape[-1]} observations along axis {axis}; two or more are needed")
         arrays.append(array)
-    shape = np.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    try:
+        shape = np.broadcast_shapes(*(array.shape[:-1] for array in arrays))
+    except ValueError:
+        shapes = ", ".join(str(np.shape(given)) for given in data)
+        raise ValueError(f"data has samples of shapes {shapes}; they must agree but for axis {axis}, which has the "
+                         f"observations: the other axes are the hypotheses") from None
     whole = [np.broadcast_to(array, (*shape, array.shape[-1])) for array in arrays]
     return [array.reshape(-1, array.shape[-1]) for array in whole], shape
