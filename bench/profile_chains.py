@@ -1,4 +1,4 @@
-"""Where the time of chains goes, for the rows of `bench/chains.py` that miss their goal: a profile and a floor.
+"""Where the time of chains goes, for ways of `bench/chains.py` that miss their goal or missed it: profiles and floors.
 
     python bench/profile_chains.py [ROW ...]
 
@@ -68,7 +68,6 @@ def near_normal() -> Any:
 # Kernel, goal, columns, products of a row: two states, for softmax of four classes each.
 ROWS = {
     "500 positives": (lambda: minibatch(without_chains.model("500 positives")), 150_000, 10, 2),
-    "softmax": (lambda: minibatch(chains.softmax()), 15_000, 20, 8),
     "softmax, SurrogateMetropolis": (lambda: mcmc.SurrogateMetropolis(chains.softmax()), 15_000, 20, 8),
     "near-normal, exact": (near_normal, 1_000_000, 10, 2),
     "near-normal, race": (lambda: race("auto"), 270_000, 10, 2),
