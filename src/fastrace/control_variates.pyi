@@ -30,6 +30,7 @@ class SoftmaxSource(TermSource):
     rows: GLMSource
     n_classes: int
     offset: NDArray[np.float64] | None
+    places: NDArray[np.intp] | None
     def __init__(
         self,
         X: ArrayLike,
@@ -39,6 +40,7 @@ class SoftmaxSource(TermSource):
         *,
         offset: ArrayLike | None = ...,
         weights: ArrayLike | None = ...,
+        groups: Any = ...,
         check_finite: bool = ...,
     ) -> None: ...
     def beside(self) -> dict[str, Any]: ...

@@ -391,6 +391,9 @@ cdef class TaylorSurrogate(Expansion):
         if not isinstance(glm, (GLMSource, SoftmaxSource)):
             raise TypeError(f"glm is {_checks.shown(glm)}; a GLMSource or a SoftmaxSource is needed")
         beside = glm.beside() if isinstance(glm, GLMSource) else {}
+        if isinstance(glm, SoftmaxSource) and glm.places is not None:
+            raise ValueError("glm has groups; a surrogate of columns alone is built here: use fastrace.mcmc.Softmax, "
+                             "whose kernels expand such models")
         if beside or isinstance(glm, GLMSource) and hasattr(glm.X, "nnz"):
             raise ValueError(f"glm has {', '.join(beside) or 'a sparse X'}; a surrogate of rows with columns in memory "
                              f"alone is built here: use fastrace.mcmc.GLM, whose kernels expand such models")
@@ -448,9 +451,8 @@ cdef class TaylorSurrogate(Expansion):
             if isinstance(self.glm, GLMSource):
                 out = lengths(self.glm.X, factor)
             else:
-                rows = self.glm.rows
-                out = spreads(rows.X, factor, self.glm.n_classes)
-                out *= 1.0 if rows.weights is None else np.cbrt(rows.weights)
+                out, times = spreads(self.glm, factor), self.glm.rows.weights
+                out *= 1.0 if times is None else np.cbrt(times)
             out.flags.writeable = False
             self.cached_distances = out
         return self.cached_distances

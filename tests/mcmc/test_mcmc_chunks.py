@@ -219,7 +219,7 @@ def test_models_that_read_no_chunks_say_so():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 2)), np.arange(60) % 3
     grouped = mcmc.Softmax(X, y, groups=np.arange(60) % 4)
-    with pytest.raises(ValueError, match="a Softmax with groups does not read chunks"):
+    with pytest.raises(ValueError, match="it lacks 'groups', which the model has"):
         mcmc.compress(grouped, chunks=[(X, y)])
     with pytest.raises(TypeError, match="chunks are read by a GLM or a Softmax"):
         mcmc.compress(mcmc.ARCH(X[:, 0], 1), chunks=[(X, y)])

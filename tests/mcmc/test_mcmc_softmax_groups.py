@@ -29,14 +29,14 @@ def data(n_rows=300, n_groups=6, seed=SEED):
 
 def log_posterior(theta, X, codes, y, offset=0.0, times=1.0):
     """Of three classes, coefficients with sd 2 and half-normal scales of sd 1, on the scale on which chains move."""
-    p, groups = X.shape[1], codes.max() + 1
-    table, logs = theta[:-2].reshape(2, p + groups), theta[-2:]
+    p = X.shape[1]
+    table, effects, logs = theta[: 2 * p].reshape(2, p), theta[2 * p : -2].reshape(-1, 2), theta[-2:]
     eta = np.zeros((len(y), 3))
-    eta[:, 1:] = X @ table[:, :p].T + table[:, p:].T[codes]
+    eta[:, 1:] = X @ table.T + effects[codes]
     eta = eta + offset
     likelihood = times * (eta[np.arange(len(y)), y] - special.logsumexp(eta, axis=1))
-    prior = stats.norm.logpdf(table[:, :p], scale=2.0).sum() + stats.halfnorm.logpdf(np.exp(logs)).sum() + logs.sum()
-    return np.sum(likelihood) + prior + stats.norm.logpdf(table[:, p:], scale=np.exp(logs)[:, None]).sum()
+    prior = stats.norm.logpdf(table, scale=2.0).sum() + stats.halfnorm.logpdf(np.exp(logs)).sum() + logs.sum()
+    return np.sum(likelihood) + prior + stats.norm.logpdf(effects, scale=np.exp(logs)).sum()
 
 
 PRIORS = {"prior": mcmc.Normal(0.0, 2.0), "group_prior": mcmc.HalfNormal(1.0)}
@@ -76,7 +76,8 @@ def test_names_variables_and_what_is_printed_last():
     words = np.array(["low", "mid", "top"])[codes // 2]
     model = mcmc.Softmax(X, y, groups={"g": codes, "level": words}, names=["one", "x"])
     assert model.dim == 2 * (2 + 6 + 3) + 4 and "6 groups of 'g', 3 groups of 'level'" in repr(model)
-    assert model.names[:3] == ("one[1]", "x[1]", "1|g[0][1]") and model.names[-5] == "1|level[top][2]"
+    assert model.names[:6] == ("one[1]", "x[1]", "one[2]", "x[2]", "1|g[0][1]", "1|g[0][2]")
+    assert model.names[-5] == "1|level[top][2]"
     assert model.names[-4:] == ("sd(1|g)[1]", "sd(1|g)[2]", "sd(1|level)[1]", "sd(1|level)[2]")
     trace = mcmc.sample(model, n_draws=200, n_chains=2, n_tune=100, rng=1)
     found = trace.to_arrays()["posterior"]
@@ -89,7 +90,7 @@ def test_names_variables_and_what_is_printed_last():
     unnamed = mcmc.Softmax(X, y, groups=codes)
     assert [v.name for v in unnamed._variables_of(unnamed.names)] == ["theta", "1|group", "1|group_sigma"]
     again = pickle.loads(pickle.dumps(model))
-    assert again.names == model.names and again._effects[1].tolist() == model._effects[1].tolist()
+    assert again.names == model.names and again.factors[1].start == model.factors[1].start == 4 + 12
 
 
 def test_chains_and_weighted_draws_agree():
@@ -123,10 +124,10 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
     X, codes = rng.standard_normal((60, 1)), np.arange(60) % 4
     for _ in range(fits):
         sds = np.abs(rng.standard_normal(2))
-        table = np.column_stack([rng.standard_normal(2), sds[:, None] * rng.standard_normal((2, 4))])
-        theta = np.append(table.ravel(), sds)
+        slopes, effects = rng.standard_normal(2), sds * rng.standard_normal((4, 2))
+        theta = np.concatenate([slopes, effects.ravel(), sds])
         eta = np.zeros((60, 3))
-        eta[:, 1:] = X * table[:, 0] + table[:, 1:].T[codes]
+        eta[:, 1:] = X * slopes + effects[codes]
         model = mcmc.Softmax(X, classes_of(eta, rng), 3, groups=codes, prior=mcmc.Normal(0.0, 1.0),
                              group_prior={"group": mcmc.HalfNormal(1.0)})
         kernel = mcmc.SurrogateMetropolis(model, decision=decision)
@@ -157,8 +158,8 @@ def test_nuts_on_all_rows_has_the_same_posterior():
                               progress_bar=False)
     nuts.run(jax.random.key(0))
     found = {name: np.asarray(values, dtype=np.float64) for name, values in nuts.get_samples().items()}
-    theirs = np.concatenate([np.concatenate([found["b"], found["effects"]], axis=2).reshape(draws, -1), found["sd"]],
-                            axis=1)
+    effects = found["effects"].transpose(0, 2, 1)
+    theirs = np.concatenate([found["b"].reshape(draws, -1), effects.reshape(draws, -1), found["sd"]], axis=1)
     trace = mcmc.sample(mcmc.Softmax(X, y, groups=codes, **PRIORS), n_draws=4 * draws, n_chains=2, rng=1)
     ours = trace.draws.mean(axis=(0, 1))
     for j, column in enumerate(theirs.T):           # the error of ours is small beside theirs, and counted too
@@ -167,10 +168,13 @@ def test_nuts_on_all_rows_has_the_same_posterior():
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"groups": mcmc.Groups(np.arange(300) % 5, slopes=[1])}, "'1', 'x1', are to be correlated.*correlated=False"),
-    ({"groups": mcmc.Groups(np.arange(300) % 150, [1], correlated=False)}, "150 of 'group' with 2 effects each"),
+    ({"groups": mcmc.Groups(np.arange(300) % 5, [1], correlated=False),
+      "group_prior": {"correlation": mcmc.LKJ(1.0)}}, "has a 'correlation', and its groups were given with correlated"),
+    ({"groups": {"g": np.arange(300), "h": mcmc.Groups(np.arange(300) % 150, [1], correlated=False)}},
+     "300 of 'g', 150 of 'h' with 2 effects each.*make 604 .* beside the factor.* at most 500.*GLM.X, y, groups"),
+    ({"groups": np.arange(300), "prior_sd": np.ones(604)}, "300 of 'group'.*make 604.* prior_sd or log_prior fixes.*"
+                                                           "at most 500.* Leave prior_sd out"),
     ({"groups": np.arange(300) % 5, "group_prior": {"group": {"x1": mcmc.HalfNormal(1.0)}}}, "names 'x1'; its effects"),
-    ({"groups": np.arange(300)}, "groups .300 of 'group'. and columns make 604 .* at most 500.*GLM.X, y, groups"),
     ({"groups": np.arange(299)}, "have 299 rows; 300, as many as X, are needed"),
     ({"group_prior": mcmc.HalfNormal(1.0)}, "the model has no groups"),
     ({"groups": np.arange(300) % 5, "group_prior": {"h": mcmc.HalfNormal(1.0)}}, "names 'h'; the factors are 'group'"),
@@ -218,7 +222,7 @@ def test_slopes_vary_as_those_of_a_logistic_regression_with_groups(own, intercep
         trace = mcmc.sample(mcmc.SurrogateMetropolis(ours, decision="exact"), n_draws=50, n_chains=1, rng=1)
     new = {"g": mcmc.Groups(codes[:9], table[:9]) if own else codes[:9]}
     across = np.column_stack([np.ones((9, int(intercept))), table[:9] if own else X[:9, 1:]])
-    effects = trace.draws[0, :, 2 : ours.n_columns].reshape(50, 6, -1)[:, codes[:9]]
+    effects = trace.draws[0, :, 2 : ours.n_seen].reshape(50, 6, -1)[:, codes[:9]]
     eta = trace.draws[0, :, :2] @ X[:9].T + (effects * across).sum(axis=2)
     means = ours.predict(trace, columns_of(X[:9]), groups=new)
     np.testing.assert_allclose(means[..., 1], special.expit(eta), rtol=1e-9)
@@ -229,17 +233,17 @@ def test_slopes_of_three_classes_have_their_formula_names_and_variables():
     groups = {"g": mcmc.Groups(codes, ["x"], correlated=False), "h": codes % 2}
     priors = {"g": {"1": mcmc.HalfNormal(1.0), "x": mcmc.Exponential(2.0)}, "h": mcmc.HalfNormal(0.5)}
     model = mcmc.Softmax(columns_of(X), y, groups=groups, prior=mcmc.Normal(0.0, 2.0), group_prior=priors)
-    width = 2 + 12 + 2
-    assert model.dim == 2 * width + 6 and model.names[2:4] == ("1|g[0][1]", "x|g[0][1]")
+    assert model.dim == 2 * (2 + 12 + 2) + 6
+    assert model.names[4:8] == ("1|g[0][1]", "1|g[0][2]", "x|g[0][1]", "x|g[0][2]")
     assert model.names[-6:] == ("sd(1|g)[1]", "sd(1|g)[2]", "sd(x|g)[1]", "sd(x|g)[2]", "sd(1|h)[1]", "sd(1|h)[2]")
 
     def formula(theta):
-        table, logs = theta[:-6].reshape(2, width), theta[-6:].reshape(3, 2)
+        table, logs = theta[:4].reshape(2, 2), theta[-6:].reshape(3, 2)
         eta, sd = np.zeros((300, 3)), np.exp(logs)
-        out = stats.norm.logpdf(table[:, :2], scale=2.0).sum() + logs.sum()
+        out = stats.norm.logpdf(table, scale=2.0).sum() + logs.sum()
         for k in range(2):
-            b, h = table[k, 2:14].reshape(6, 2), table[k, 14:]
-            eta[:, k + 1] = X @ table[k, :2] + (b[codes] * X).sum(axis=1) + h[codes % 2]
+            b, h = theta[4:28].reshape(6, 2, 2)[..., k], theta[28:32].reshape(2, 2)[:, k]
+            eta[:, k + 1] = X @ table[k] + (b[codes] * X).sum(axis=1) + h[codes % 2]
             out += stats.norm.logpdf(b, scale=sd[:2, k]).sum() + stats.norm.logpdf(h, scale=sd[2, k]).sum()
         out += stats.halfnorm.logpdf(sd[0]).sum() + stats.expon.logpdf(sd[1], scale=0.5).sum()
         out += stats.halfnorm.logpdf(sd[2], scale=0.5).sum()

@@ -25,6 +25,23 @@ cdef extern from "_softmax.h" nogil:
 
 MOST_GAPS = 10_000      # classes beyond twice the rows, which nobody has meant
 
+cdef enum:
+    OF_EFFECTS = 1 << 13            # rows summed at once where there are groups
+
+
+def places_of(n_columns, factors, n_free):
+    """Where the coefficients and effects of each class but the first stand, shape (n_free, width).
+
+    Those of a class are the coefficients of the columns, then the effects of each factor, group by group.
+    """
+    out = [np.arange(n_free * n_columns).reshape(n_free, n_columns)]
+    first = n_free * n_columns
+    for factor in factors:
+        size = factor.n_groups * factor.width
+        out.append(first + np.arange(size * n_free).reshape(size, n_free).T)
+        first += size * n_free
+    return np.ascontiguousarray(np.concatenate(out, axis=1), dtype=np.intp)
+
 
 def offset_table(offset, shape):
     """A float64 array of finite numbers of that shape, as the compiled code reads it."""
@@ -73,6 +90,9 @@ cdef class SoftmaxSource(TermSource):
         Added to the predictors of each row's classes but the first.
     weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
         How many times each row was seen: its reward is multiplied by this number.
+    groups : Groups, array_like, sequence or dict of these, optional
+        Grouping factors, as in `fastrace.likelihoods.GLMSource`. The parameters are then the coefficients as above, and
+        after them the effects of each factor, group by group: of each of its effects one for each class but class 0.
     check_finite : bool, default True
         As in `fastrace.likelihoods.GLMSource`.
 
@@ -95,38 +115,45 @@ cdef class SoftmaxSource(TermSource):
     cdef readonly Py_ssize_t n_classes
     cdef readonly object offset             # ndarray of float64, shape (n_rows, n_classes - 1), or None
     cdef cnp.ndarray labels
-    cdef Py_ssize_t n_free
+    cdef readonly object places             # of a class's coefficients and effects among all, (n_free, width), or None
+    cdef Py_ssize_t n_free, width
 
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
-    def __init__(self, X, y, theta=None, n_classes=None, *, offset=None, weights=None, check_finite=True):
+    def __init__(self, X, y, theta=None, n_classes=None, *, offset=None, weights=None, groups=None, check_finite=True):
         _frames.require_same_rows(X=X, offset=offset)
-        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, check_finite=check_finite)
+        rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=groups, check_finite=check_finite)
         outcome = np.asarray(rows.y)
         classes = classes_of(outcome, n_classes)
         bad = ~((outcome >= 0) & (outcome < classes) & (outcome == np.floor(outcome)))
         if bad.any():
             row = int(bad.argmax())
             raise ValueError(f"y[{row}] is {outcome[row]:g}; classes must be whole numbers from 0 to {classes - 1}")
-        width = (classes - 1) * rows.X.shape[1]
+        n_effects = sum(factor.n_groups * factor.width for factor in rows.factors)
+        width = (classes - 1) * (rows.X.shape[1] + n_effects)
         _checks.room(8.0 * width, f"n_classes is {classes}: the parameters of one arm")
         parameters = np.atleast_2d(np.zeros(width) if theta is None else _checks.floats(theta, "theta"))
         if parameters.ndim == 2 and parameters.shape[1] != width:
             counted = "" if n_classes is not None else f", and the largest of y is {classes - 1}"
             raise ValueError(f"theta has shape {parameters.shape}; ({len(parameters)}, {width}) is needed: for each "
-                             f"class but class 0 a coefficient of each of {rows.X.shape[1]} columns. Classes are "
-                             f"numbered from 0{counted}")
+                             f"class but class 0 a coefficient of each of {rows.X.shape[1]} columns"
+                             f"{f' and each of {n_effects} effects' if n_effects else ''}. Classes are numbered from 0"
+                             f"{counted}")
         check_theta(parameters, (max(len(parameters), 1), width))
         super().__init__(len(parameters), rows.n_rows, scan_advantage=rows.scan_advantage,
-                         reward_cost=(classes - 1) * (3.0 + 0.25 * rows.X.shape[1]))
+                         reward_cost=(classes - 1) * (3.0 + 0.25 * (rows.X.shape[1]
+                                                                    + sum(f.width for f in rows.factors))))
         self.expanded_advantage = self.scan_advantage
         self.expanded_cost = 2.0 * self.reward_cost
         self.knows_moves = True
         self.rows = rows
         self.offset = None if offset is None else offset_table(offset, (rows.n_rows, classes - 1))
         self.n_classes = classes
-        self.n_free = classes - 1
+        self.n_free, self.width = classes - 1, rows.X.shape[1] + n_effects
+        self.places = places_of(rows.X.shape[1], rows.factors, classes - 1) if rows.factors else None
+        if rows.factors:
+            self.sum_block = OF_EFFECTS     # each block brings the parameters of all arms in order
         self.labels = outcome.astype(np.int32)
         self.parameters = parameters
         guard_built(&self.guard, 1)
@@ -138,14 +165,26 @@ cdef class SoftmaxSource(TermSource):
         return _softmax_source.saved(*plain, more) if more else _softmax_source.saved(*plain)
 
     def beside(self):
-        """Offset and weights by name, where there are any: what another source of the rows needs."""
+        """Offset, weights and groups by name, where there are any: what another source of the rows needs."""
         guard_check_built(&self.guard, self)
-        more = {"offset": self.offset, "weights": self.rows.weights}
+        more = {"offset": self.offset, "weights": self.rows.weights, "groups": self.rows.groups or None}
         return {name: value for name, value in more.items() if value is not None}
+
+    cdef const double *by_class(self, const double *theta, double *room) noexcept nogil:
+        """Parameters class by class: in `room`, or as they are where there are no groups."""
+        cdef const Py_ssize_t *place
+        cdef Py_ssize_t i
+        if room == NULL:
+            return theta
+        place = <const Py_ssize_t *>cnp.PyArray_DATA(<cnp.ndarray>self.places)
+        for i in range(self.n_free * self.width):
+            room[i] = theta[place[i]]
+        return room
 
     cdef int terms(self, const double *hat, const int64_t *rows, int64_t first, Py_ssize_t n_rows,
                    const Py_ssize_t *arms, Py_ssize_t n_arms, double **out) except -1 nogil:
-        cdef Py_ssize_t p = self.rows.model.n_columns, n_free = self.n_free, start = 0, count, i, j, k
+        cdef Py_ssize_t p = self.width, n_free = self.n_free, start = 0, count, i, j, k
+        cdef Py_ssize_t each = n_free * p if self.places is not None else 0
         cdef int64_t at
         cdef const int32_t *labels = <const int32_t *>cnp.PyArray_DATA(self.labels)
         cdef const double *theta = <const double *>cnp.PyArray_DATA(self.parameters)
@@ -155,6 +194,8 @@ cdef class SoftmaxSource(TermSource):
         cdef const double **tables = <const double **>malloc(n_free * sizeof(double *))
         cdef double **columns = <double **>malloc(n_free * sizeof(double *))
         cdef double *work = <double *>malloc((3 * size + FR_GLM_BLOCK) * sizeof(double))
+        cdef const double **ordered = <const double **>malloc((n_arms + 1) * sizeof(double *))
+        cdef double *room = <double *>malloc(max((n_arms + 1) * each, 1) * sizeof(double))
         cdef int32_t label[FR_GLM_BLOCK]
         cdef double *eta = work
         cdef double *hat_eta = work + size
@@ -165,9 +206,12 @@ cdef class SoftmaxSource(TermSource):
         if self.offset is not None:
             apart = <const double *>cnp.PyArray_DATA(<cnp.ndarray>self.offset)
         try:
-            if tables == NULL or columns == NULL or work == NULL:
+            if tables == NULL or columns == NULL or work == NULL or ordered == NULL or room == NULL:
                 with gil:
                     raise MemoryError()
+            for j in range(-1 if hat != NULL else 0, n_arms):
+                table = hat if j < 0 else theta + arms[j] * n_free * p
+                ordered[j + 1] = self.by_class(table, room + (j + 1) * each if each else NULL)
             while start < n_rows:
                 count = min(FR_GLM_BLOCK, n_rows - start)
                 if rows != NULL:
@@ -176,10 +220,9 @@ cdef class SoftmaxSource(TermSource):
                     for i in range(count):
                         label[i] = labels[block_rows[i] if rows != NULL else first + start + i]
                 for j in range(-1 if hat != NULL else 0, n_arms):
-                    table = hat if j < 0 else theta + arms[j] * n_free * p
                     column = hat_eta if j < 0 else eta
                     for k in range(n_free):
-                        tables[k] = table + k * p
+                        tables[k] = ordered[j + 1] + k * p
                         columns[k] = column + k * FR_GLM_BLOCK
                     if fr_glm_predict(&self.rows.model, block_rows, first + start, count, tables, n_free, columns):
                         with gil:
@@ -202,20 +245,28 @@ cdef class SoftmaxSource(TermSource):
             free(tables)
             free(columns)
             free(work)
+            free(ordered)
+            free(room)
         return 0
 
     cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil:
         """A residual is at most the third derivative along the way, times the cube of the range of its classes, / 6."""
-        cdef Py_ssize_t p = self.rows.model.n_columns, n_free = self.n_free, start = 0, count, i, j, k
+        cdef Py_ssize_t p = self.width, n_free = self.n_free, start = 0, count, i, j, k
+        cdef Py_ssize_t each = n_free * p if self.places is not None else 0
+        cdef const double *ordered
+        cdef double *room = <double *>malloc(max(2 * each, 1) * sizeof(double))
         cdef const double **tables = <const double **>malloc(2 * n_free * sizeof(double *))
         cdef double **columns = <double **>malloc(2 * n_free * sizeof(double *))
         cdef double *moved = <double *>malloc(2 * n_free * FR_GLM_BLOCK * sizeof(double))
         try:
-            if tables == NULL or columns == NULL or moved == NULL:
+            if tables == NULL or columns == NULL or moved == NULL or room == NULL:
                 with gil:
                     raise MemoryError()
+            for j in range(2):
+                ordered = self.by_class(steps + j * n_free * p, room + j * each if each else NULL)
+                for k in range(n_free):
+                    tables[j * n_free + k] = ordered + k * p
             for k in range(2 * n_free):
-                tables[k] = steps + k * p
                 columns[k] = moved + k * FR_GLM_BLOCK
             while start < n_rows:
                 count = min(FR_GLM_BLOCK, n_rows - start)
@@ -233,6 +284,7 @@ cdef class SoftmaxSource(TermSource):
             free(tables)
             free(columns)
             free(moved)
+            free(room)
         return 0
 
 

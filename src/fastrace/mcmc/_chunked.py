@@ -16,7 +16,7 @@ from fastrace._models._seen import expand_seen
 from fastrace._models._softmax import SoftmaxSource
 from fastrace._models.glm_inputs import refuse_overflow
 from fastrace._models.grouping import Groups, as_groups, known_name
-from fastrace._models.softmax_sums import offset_from_first, softmax_sums
+from fastrace._models.softmax_sums import expand_softmax, offset_from_first
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.models._modes import NoModeError
 from fastrace.mcmc.models.model import GLM, Model
@@ -53,9 +53,6 @@ class Chunks:
         if not isinstance(model, (GLM, Softmax)):
             raise TypeError(f"model is {_checks.shown(model)}; chunks are read by a GLM or a Softmax, of some of the "
                             f"rows")
-        if isinstance(model, Softmax) and model._factors:
-            raise ValueError("a Softmax with groups does not read chunks, since its effects are columns of a table of "
-                             "all rows: leave chunks out")
         if getattr(model, "_terms", ()):
             raise ValueError("the model was made by a formula, which chunks are not read by: give chunks of the "
                              "columns of its design to a GLM(X, y, names=...)")
@@ -66,14 +63,11 @@ class Chunks:
         self.once = isinstance(chunks, Iterator)
         self.n_rows = self.n_chunks = 0
         self._begun = False
-        self._groups: tuple[Groups, ...] = ()
-        if isinstance(model, GLM):
-            self._groups = tuple(model._glm.groups)
-            self._needs = {name for name in model._glm.beside() if name != "learn_scale"}
-            self._factors = model.factors
-            self._levels = [{level: k for k, level in enumerate(factor.levels)} for factor in model.factors]
-        else:
-            self._needs = set(model._data.beside())
+        rows = model._glm if isinstance(model, GLM) else model._data.rows
+        self._groups: tuple[Groups, ...] = tuple(rows.groups)
+        self._needs = set((model._glm if isinstance(model, GLM) else model._data).beside()) - {"learn_scale"}
+        self._factors = rows.factors
+        self._levels = [{level: k for k, level in enumerate(factor.levels)} for factor in self._factors]
 
     def expand(self, psi: Array) -> Sums:
         """Value, gradient and Hessian of the summed terms at a point, in one pass."""
@@ -200,8 +194,7 @@ class Chunks:
             rows = SoftmaxSource(x, y, None, self.model.n_classes, **piece)
             refuse_overflow(rows.rows.X, rows.rows.y)
             self.n_rows += x.shape[0]
-            sums = softmax_sums(rows, psi)
-            return sums.value, sums.gradient, Arrow(sums.hessian)
+            return expand_softmax(rows, psi)
         own = self.model._glm
         glm = GLMSource(x, y, np.zeros((1, own.theta.shape[1])), own.family, None if own.learns_scale else own.scale,
                         own.df, learn_scale=own.learns_scale, **piece)

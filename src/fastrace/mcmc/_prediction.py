@@ -14,6 +14,7 @@ from fastrace._base import _checks, _frames
 from fastrace._base._words import counted
 from fastrace._models._softmax import offset_table
 from fastrace._models.grouping import Factor, Groups, as_groups, known_name, row_numbers
+from fastrace._models.softmax_sums import by_class
 from fastrace.mcmc._moving import moving
 
 __all__ = ["predicted_glm", "predicted_softmax"]
@@ -79,20 +80,19 @@ def predicted_softmax(
 ) -> Array:
     """`Softmax.predict`."""
     _frames.require_same_rows(X=X, offset=offset, groups=groups)
-    draws, classes, width = _draws_of(model, trace), model.n_classes, model.n_columns
+    draws, classes, p = _draws_of(model, trace), model.n_classes, model.n_columns
     X, offset, groups = _by_formula(model, X, offset, groups)
-    p = model._factors[0].start if model._factors else width
-    table = _table(X, model.column_names[:p], p)
+    table, factors = _table(X, model.column_names, p), model._data.rows.factors
     n = table.shape[0]
     shift = None
     if offset is not None:
         shift = offset_table(_frames.in_order(offset, model.classes, "offset", "classes"), (n, classes))
     effects = []
-    for factor, own in zip(model._factors, _new_groups(model._factors, groups, n), strict=True):
+    for factor, own in zip(factors, _new_groups(factors, groups, n), strict=True):
         codes, unknown = _codes(factor, own)
         _refuse_unknown(factor, unknown, "")
         effects.append((factor, factor.start + factor.width * codes, _own_slopes(factor, own)))
-    theta = draws[:, : (classes - 1) * width].T.reshape(classes - 1, width, -1)
+    theta = by_class(model._data, draws[:, : model.n_seen].T)
 
     def means(part: slice) -> Array:
         eta, rows = np.zeros((part.stop - part.start, classes, len(draws))), _dense(table[part])

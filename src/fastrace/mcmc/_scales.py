@@ -15,7 +15,7 @@ from fastrace._models._priors import JointPrior
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, QuadraticPart
 
 __all__ = ["CLOSE", "NEAR", "WEAK", "Parts", "Scales", "bent", "empirical_bayes", "expansion_or_none", "factored",
-           "first_point", "parts_of", "with_part"]
+           "first_point", "negative", "parts_of", "with_part"]
 
 Array = NDArray[np.float64]
 Parts = tuple[float, Array, Arrow]  # value, gradient and minus the Hessian
@@ -257,10 +257,13 @@ def _shared(steps: Array, sd: Array) -> tuple[NDArray[np.bool_], float]:
 
 def parts_of(value: float, slope: Array, hessian: Arrow) -> Parts:
     """An expansion with minus the Hessian."""
-    grouped = len(hessian.blocks) > 0
-    curvature = Arrow(-hessian.dense, -hessian.border if grouped else None, -hessian.blocks if grouped else None,
-                      hessian.start if grouped else None)
-    return float(value), np.array(slope, dtype=np.float64), curvature
+    return float(value), np.array(slope, dtype=np.float64), negative(hessian)
+
+
+def negative(arrow: Arrow) -> Arrow:
+    """Minus an arrow."""
+    blocks = (-arrow.border, -arrow.blocks, arrow.start) if arrow.n_blocks else ()
+    return Arrow(-arrow.dense, *blocks)
 
 
 def bent(curvature: Arrow, part: QuadraticPart | None) -> Arrow:

@@ -210,8 +210,8 @@ def compress(
     chunks : iterable of chunks, or callable that returns one, optional
         All rows, where they do not fit into a table, such as the row groups of a Parquet file or several memory maps.
         A chunk is a pair (X, y), or a dict of "X", "y" and those of "offset", "weights", "trials" and "groups" that
-        the model has. `model` is then a `GLM`, or a `Softmax` without groups, of some of the rows, the more random the
-        better: it says what family, columns, groups and priors are. Every group must be among those of the model.
+        the model has. `model` is then a `GLM` or a `Softmax` of some of the rows, the more random the better: it says
+        what family, classes, columns, groups and priors are. Every group must be among those of the model.
         Categories of `y`, and columns of an offset, go by the names of the classes. A list, or a function that
         opens the rows anew, can be read several times, and an iterator once.
 

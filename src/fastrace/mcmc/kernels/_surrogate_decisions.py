@@ -20,6 +20,7 @@ from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
 from fastrace.mcmc.models._unseen import orthonormal
 from fastrace.mcmc.models.model import GLM, Reference
+from fastrace.mcmc.models.softmax import Softmax
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
@@ -102,26 +103,30 @@ class DecidedByRows(OnSurrogate, Racing):
         Its root of n_seen^2 numbers is for bounds on rows that may see all parameters, and to judge draws of models
         without hyperparameters.
         """
+        model: Any = self.model
         hat, bounded = np.array(self.compressed.psi_hat), self.decision in ("auto", "poisson")
-        root, crossed = np.empty((0, 0)), bounded and isinstance(self.model, GLM) and len(self.model.factors) > 1
+        root, grouped = np.empty((0, 0)), isinstance(model, (GLM, Softmax))
+        crossed = bounded and grouped and len(model.factors) > 1
         if (bounded and not crossed and not self._in_blocks) or self.compressed.prior.n_hyper == 0:
             root = self.compressed.covariance_root()
-        if crossed and isinstance(self.model, GLM):
-            self._pieces = pieces_of(self.compressed.factor(), self.model.factors)
-            self._parts, rounding = self.model._piece_weights(hat, self._pieces)
+        if crossed:
+            self._pieces = pieces_of(self.compressed.factor(), model.factors)
+            self._parts, rounding = model._piece_weights(hat, self._pieces)
             self._unseen = orthonormal(self._unseen_ways(), self.compressed.metric())
             return Reference(hat, hat, root, self._parts.sum(axis=0), math.inf, rounding=rounding)
         bounds: tuple[Any, ...] = (None, math.inf, 0.0)
-        if bounded and isinstance(self.model, GLM):
-            kept = self.model._kept
+        if bounded and isinstance(model, GLM):
+            kept = model._kept
             if kept is None or not np.array_equal(kept.hat, hat):  # then there is one metric
                 self._metric_of_bounds = None
             factor = root_of_rows(self._factor_of_bounds()) if self._in_blocks else root
-            bounds = self.model._bounds(hat, factor)
-            self._ways = self.model._about(hat, factor).unseen()
+            bounds = model._bounds(hat, factor)
+            self._ways = model._about(hat, factor).unseen()
             self._unseen = orthonormal(self._ways, self.compressed.metric())
         elif bounded:
-            bounds = self.model._bounds(hat, root)
+            bounds = model._bounds(hat, root_of_rows(self.compressed.factor()) if self._in_blocks else root)
+            if self._in_blocks:
+                self._unseen = orthonormal(self._unseen_ways(), self.compressed.metric())
         weights, radius, rounding, *shells = bounds
         return Reference(hat, hat, root, weights, radius, rounding=rounding, shells=tuple(shells))
 
@@ -132,7 +137,7 @@ class DecidedByRows(OnSurrogate, Racing):
         return int(arrow.n_dense + (arrow.width if arrow.n_blocks else 0))
 
     def _cubes_of_rows(self) -> NDArray[np.float32] | None:
-        lengths = (self._lengths_of_rows(),) if self._in_blocks else ()
+        lengths = (self._lengths_of_rows(),) if self._in_blocks and isinstance(self.model, GLM) else ()
         return self.model._inverse_cubes(self.reference, *lengths)
 
     @property
@@ -283,7 +288,8 @@ class DecidedByRows(OnSurrogate, Racing):
     @property
     def _grouped(self) -> bool:
         """Whether few rows that matter are to be expected, as of small groups; elsewhere "auto" races as it did."""
-        return isinstance(self.model, GLM) and bool(self.model.factors) and self.inner != "hmc"
+        model = self.model
+        return isinstance(model, (GLM, Softmax)) and bool(model.factors) and self.inner != "hmc"
 
     def _ends(self, n: int, rng: np.random.Generator) -> Array:
         return np.array([self._draw(rng)[: self.compressed.n_seen] for _ in range(n)])

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from fastrace._base import _checks
-from fastrace._models._arrow import Arrow, ArrowFactor
+from fastrace._models._arrow import Arrow, ArrowFactor, added
 from fastrace._models._priors import JointPrior
 from fastrace._models.glm_inputs import is_sparse
+from fastrace._models.softmax_sums import expand_softmax, roots_of_rows
 from fastrace.mcmc._moving import mean_seen
-from fastrace.mcmc._scales import first_point
+from fastrace.mcmc._scales import first_point, negative, parts_of
 from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of, require_of_map
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
@@ -27,8 +28,9 @@ from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
 from fastrace.mcmc.models._first_pass import About, is_long
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._sites import READ, STEP, Sites, flat_effects, replaced
-from fastrace.mcmc.models._unseen import DEPENDENT, unseen_directions
+from fastrace.mcmc.models._unseen import DEPENDENT
 from fastrace.mcmc.models.model import GLM, Model, NoModeError
+from fastrace.mcmc.models.softmax import Softmax
 from fastrace.results import Result
 
 Array = NDArray[np.float64]
@@ -43,6 +45,7 @@ CLOSED = 1e9  # products up to which groups' effects have a factor that leaves a
 WITHIN = 0.99  # squared length of the move by a tilt: then no predictor moves by its spread, the norm of its row
 LEAN = 0.3  # deviation under the surrogate of what a tilt adds, from which on it is worth while
 FIRST_STEP = 0.3  # of logarithms of scales, where the maximum of their marginal is looked for
+AVERAGES = 5  # passes over rows, at most, for means of gradient and curvature
 SIDE = 3.0  # how far the log marginal of hyperparameters falls where its two sides are measured
 MOST_STRETCH, HALVINGS = 8.0, 6  # of a side, and of the interval in which its end lies
 HYPER_SD = 0.3  # of random walks of hyperparameters where no normal density is near them
@@ -105,7 +108,7 @@ class OnSurrogate(RowKernel):
         model: Any = self.model
         if not (self._in_blocks and self.decision in ("auto", "poisson") and is_long(model.n_rows)):
             return
-        if model.learns_scale or is_sparse(model._glm.X):
+        if not isinstance(model, GLM) or model.learns_scale or is_sparse(model._glm.X):
             return
         if isinstance(psi_hat, Compressed):
             point, factor = psi_hat.psi_hat, psi_hat.factor()
@@ -119,7 +122,7 @@ class OnSurrogate(RowKernel):
     @property
     def _in_blocks(self) -> bool:
         """Whether rows see one group's effects each."""
-        return isinstance(self.model, GLM) and len(self.model.factors) == 1
+        return isinstance(self.model, (GLM, Softmax)) and len(self.model.factors) == 1
 
     def _factor_of_bounds(self) -> ArrowFactor:
         """Of the metric in which rows are bounded: a factor for each who asks."""
@@ -194,6 +197,8 @@ class OnSurrogate(RowKernel):
             flat = flat if len(flat) else None
         if self.inner == "normal" and grouped and not model.learns_scale:
             self._tilt, self._bend, sites = self._better(flat)
+        if self.inner == "normal" and isinstance(model, Softmax) and model.factors:
+            self._tilt, self._bend = self._averaged()
         if flat is not None:
             self._walk_where_flat(sites)
         if self.inner == "hmc":
@@ -243,6 +248,35 @@ class OnSurrogate(RowKernel):
             self._along, self._stay = sites.walks, sites.effects
         return sites.tilt if tilt is None else tilt + sites.tilt, sites.bend, sites
 
+    def _averaged(self) -> tuple[Array | None, Arrow | None]:
+        """What comes to the expansion's gradient and curvature of a `Softmax` while a chain moves, where it pays.
+
+        Both become their means over the normal density that prior and surrogate then make, which is the normal density
+        nearest the posterior [1]_, with scales held.
+
+        References
+        ----------
+        .. [1] Opper, Archambeau, "The variational Gaussian approximation revisited", Neural Computation 21, 2009.
+        """
+        model, own = self.model, self.compressed
+        assert isinstance(model, Softmax)
+        quadratic, layout, hat = own.quadratic, layout_of(own.prior), np.array(own.psi_hat)
+        mean = own.prior.conditional_of(self._phi_center)[0]
+        tilt, bend = np.zeros(len(hat)), None
+        step = np.zeros(len(hat))
+        for _ in range(AVERAGES):
+            factor = ArrowFactor(added(quadratic.curvature, bend), layout)
+            factor.factor(own.precision)
+            before, step = step, factor.solve(
+                quadratic.gradient + tilt - factor.prior_times(own.precision, hat - mean))
+            if bend is not None and float(np.linalg.norm(factor.whiten(step - before))) < LEAN:
+                break
+            roots = roots_of_rows(model._data, root_of_rows(factor))
+            _, slope, curved = parts_of(*expand_softmax(model._data, hat + step, roots))
+            tilt = slope + curved.times(step) - own.slope
+            bend = added(curved, negative(own.curvature))
+        return tilt, bend
+
     def _walk_where_flat(self, sites: Sites | None) -> None:
         """Sweeps over groups, and random walks of rows that no sweep moves, where rows are few."""
         if not self._scaled:
@@ -290,10 +324,10 @@ class OnSurrogate(RowKernel):
         return np.asarray((STEP / np.sqrt(np.maximum(values, DEPENDENT * values[-1])) * vectors).T @ units)
 
     def _unseen_ways(self) -> Array:
-        """Steps that no row of a `GLM` sees."""
+        """Steps that no row of a `GLM` or `Softmax` sees."""
         model: Any = self.model
         if self._ways is None:
-            self._ways = unseen_directions(model._glm.X, model.factors, model.n_seen)
+            self._ways = model._unseen_ways()
         return self._ways
 
     def _shifts_of_coefficients(self) -> Array:

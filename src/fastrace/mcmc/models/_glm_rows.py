@@ -23,6 +23,7 @@ from fastrace.mcmc.kernels._chain import mirror, parameters_of
 from fastrace.mcmc.models._first_pass import About, Moments, Pilot
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, Parts, ascent, find_mode, movement
 from fastrace.mcmc.models._pieces import Pieces
+from fastrace.mcmc.models._unseen import unseen_directions
 from fastrace.mcmc.models.base import Reference, _CompiledModel, normal_reach, quotients
 
 __all__ = ["GLMRows", "expanded", "mixed_weights"]
@@ -394,6 +395,10 @@ class GLMRows(_CompiledModel):
             )
         slopes = steepest * self._lengths(reference.factor)
         return slopes if self._glm.term_weights is None else slopes * self._glm.term_weights
+
+    def _unseen_ways(self) -> Array:
+        """Steps that no row sees, shape (k, n_seen)."""
+        return unseen_directions(self._glm.X, self.factors, self.n_seen)
 
     def _lengths(self, factor: Array) -> Array:
         """Norm of each whitened row: x . (theta - hat) is at most this times the whitened distance."""

@@ -43,18 +43,27 @@ OF_UNITS = ("gaussian", "student-t")  # whose predictor has the units of the out
 
 @dataclass(frozen=True)
 class Effects:
-    """One grouping factor: its name, number of groups, terms, and spreads of what they multiply."""
+    """One grouping factor: its name, number of groups, terms, and spreads of what they multiply.
+
+    Where there are `classes`, each term has an effect in each of them: those of the first term come first.
+    """
 
     name: str
     n_groups: int
     terms: tuple[str, ...]
     spreads: tuple[float, ...]
     correlated: bool
+    classes: tuple[str, ...] = ()
+
+    @property
+    def each(self) -> tuple[tuple[str, str], ...]:
+        """Term, and class in brackets, of each effect of a group."""
+        return tuple((term, called) for term in self.terms for called in [f"[{k}]" for k in self.classes] or [""])
 
     @property
     def related(self) -> bool:
         """Whether there are correlations."""
-        return self.correlated and len(self.terms) > 1
+        return self.correlated and len(self.each) > 1
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,7 @@ class Layout:
     `row_noise` the standard deviation of what one observation says of its predictor. `owners` are the columns that
     several parameters belong to, one for each, by which a prior may name all of them; `given` are the priors that stand
     in place of weakly informative ones. Columns of predictors of their own stand one after the other, `width` for each;
-    0 where there is one predictor. `pooled` are effects of groups that are columns: the name of their standard
-    deviation, where they stand, and the prior of that deviation.
+    0 where there is one predictor.
     """
 
     columns: tuple[str, ...]
@@ -83,12 +91,6 @@ class Layout:
     owners: tuple[str, ...] = ()
     given: tuple[Normal, ...] = ()
     width: int = 0
-    pooled: tuple[tuple[str, tuple[int, ...], Scale], ...] = ()
-
-    @property
-    def effects(self) -> frozenset[int]:
-        """Columns that are effects of groups."""
-        return frozenset(j for _, members, _ in self.pooled for j in members)
 
     def constant(self, j: int) -> bool:
         """Whether column j is an intercept."""
@@ -109,9 +111,9 @@ class Layout:
         what the joint density is besides; None where the other columns are centred.
         """
         prior, first = self.weak(j), j - j % (self.width or len(self.columns))
-        means, spread, effects = np.zeros(len(self.columns)), 0.0, self.effects
+        means, spread = np.zeros(len(self.columns)), 0.0
         for k in range(first, first + (self.width or len(self.columns))):
-            if not (self.constant(k) or k in effects):
+            if not self.constant(k):
                 means[k] = self.means[k]
                 own_sd = float(self.weak(k).sd)  # type: ignore[arg-type]
                 spread = math.hypot(spread, own_sd * self.means[k] / self.means[j])
@@ -284,15 +286,15 @@ def _listed(keys: Sequence[str]) -> str:
 def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
     """The priors of all columns; returned is what weak ones of intercepts add to independent densities."""
     layout = builder.layout
-    everything, effects = range(len(layout.columns)), layout.effects
-    slopes = [j for j in everything if not (j in effects or layout.constant(j))]
+    everything = range(len(layout.columns))
+    slopes = [j for j in everything if not layout.constant(j)]
     found: dict[int, Coefficient] = {}
     if isinstance(prior, Mapping):
         chosen: dict[int, Any] = {}  # the last name of a column says its prior
         for key in prior:
             named = [j for j in everything if key in (layout.columns[j], *layout.owners[j : j + 1])]
             if not named and key == INTERCEPT:
-                named = [j for j in everything if layout.constant(j) and j not in effects]
+                named = [j for j in everything if layout.constant(j)]
             if not named:
                 raise ValueError(f"prior names {key!r}; the columns are {', '.join(map(repr, layout.columns))}, and "
                                  f"{INTERCEPT!r} is a constant one")
@@ -305,11 +307,7 @@ def _coefficient_priors(builder: _Builder, prior: Any) -> QuadraticPart | None:
             called = COEFFICIENTS if len(keys) > 1 and columns == slopes else _listed(keys)
             found |= builder.assign(prior[chosen[columns[0]]], columns, called)
     elif prior is not None:
-        own = slopes if learns(prior) else [j for j in everything if j not in effects]
-        found |= builder.assign(prior, own, COEFFICIENTS)
-    for called, members, scale in layout.pooled:
-        number = builder.pool(("shared", scale.triple()), [called])
-        found |= dict.fromkeys([j for j in members if j not in found], ("normal", 0.0, 1.0, 0.0, number))
+        found |= builder.assign(prior, slopes if learns(prior) else everything, COEFFICIENTS)
     parts: dict[int, QuadraticPart | None] = {}  # by predictor: one has one intercept
     for j in everything:
         if j in found:
@@ -393,11 +391,12 @@ def joint_prior(
     factors = []
     check_group_names((effects.name for effects in layout.factors), group_prior, frozenset({"sd", "correlation"}))
     for effects in layout.factors:
-        sds, correlation = _group_prior(layout, effects, group_prior)
-        hyper += [f"sd({term}|{effects.name})" for term in effects.terms]
+        of_terms, correlation = _group_prior(layout, effects, group_prior)
+        sds = [sd for sd in of_terms for _ in effects.classes or ("",)]
+        hyper += [f"sd({term}|{effects.name}){called}" for term, called in effects.each]
         if effects.related:
-            hyper += [f"correlation({b},{a}|{effects.name})" for i, a in enumerate(effects.terms)
-                      for b in effects.terms[:i]]
+            each = ["".join(both) for both in effects.each]
+            hyper += [f"correlation({b},{a}|{effects.name})" for i, a in enumerate(each) for b in each[:i]]
         factors.append((effects.n_groups, [sd.triple() for sd in sds], correlation.eta if effects.related else None))
     if scale_prior is not None and layout.aux is None:
         raise ValueError("scale_prior was given, and the model learns no scale: leave it out")

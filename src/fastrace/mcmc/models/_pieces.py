@@ -226,9 +226,10 @@ def _sums(coarse: Factor, fine: Factor) -> NDArray[np.intp] | None:
 
 
 def _multiplied(factor: Factor) -> list[object]:
-    """What tells apart the values that the effects of a group multiply."""
+    """What tells apart the values that the effects of a group multiply, and the classes of which they are."""
     table = () if factor.table is None else [column.tobytes() for column in factor.table.T]
-    return ["1"] * factor.intercept + list(factor.columns if factor.table is None else table)
+    own = ["1"] * factor.intercept + list(factor.columns if factor.table is None else table)
+    return [(value, k) for value in own for k in range(factor.width // len(own))]
 
 
 def _covariances(factor: ArrowFactor, places: NDArray[np.intp], sums: NDArray[np.intp]) -> list[Array]:

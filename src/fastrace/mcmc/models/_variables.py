@@ -57,32 +57,37 @@ def softmax_variables(
 ) -> tuple[Variable, ...]:
     """Of a `Softmax`: a variable for each column, or term of `terms`, along the classes `called` but the first.
 
-    Effects of `factors` are the last columns, and their deviations the last hyperparameters.
+    Effects of `factors` follow the coefficients, group by group, and their deviations and correlations stand last.
     """
     p, free, classes = len(columns), len(called) - 1, ("class", list(called[1:]))
-    width, first = p * free, factors[0].start if factors else p
-    last = len(names) - free * sum(factor.width for factor in factors) if len(names) > width else width
-    if _unnamed(columns[:first]):
-        grid = np.arange(width).reshape(free, p)[:, :first]
-        out = [shaped("theta", grid, [classes, ("column", columns[:first])])]
+    grid = np.arange(p * free).reshape(free, p)
+    if _unnamed(columns):
+        out = [shaped("theta", grid, [classes, ("column", columns)])]
     else:
         out, start = [], 0
-        for term, count in terms or [(column, 1) for column in columns[:first]]:
-            grid, own = np.arange(width).reshape(free, p).T[start : start + count], columns[start : start + count]
+        for term, count in terms or [(column, 1) for column in columns]:
+            places, own = grid.T[start : start + count], columns[start : start + count]
             one = count == 1 and own[0] == term
             axes = [classes] if one else [(f"{term}_dim", [_level(label, term) for label in own]), classes]
-            out.append(shaped(term, grid, axes))
+            out.append(shaped(term, places, axes))
             start += count
-    sds = []
-    grid, place = np.arange(width).reshape(free, p).T, last
+    last = p * free + free * sum(factor.n_groups * factor.width for factor in factors)
+    hyper, place = list(names[last:]), p * free
+    sds: list[Variable] = []
+    held: set[int] = set()
     for factor in factors:
+        effects = place + np.arange(free * factor.n_groups * factor.width).reshape(factor.n_groups, factor.width, free)
+        place += effects.size
         for k, term in enumerate(factor.terms):
             axes = [(f"{factor.name}__factor_dim", list(factor.levels)), classes]
-            out.append(shaped(f"{term}|{factor.name}", grid[factor.start + k : factor.stop : factor.width], axes))
-            if last < len(names):
-                sds.append(shaped(f"{term}|{factor.name}_sigma", range(place, place + free), [classes]))
-                place += free
-    return _different([*out, *_hyperparameters(names[:last], width), *sds], names)
+            out.append(shaped(f"{term}|{factor.name}", effects[:, k], axes))
+            deviation = f"sd({term}|{factor.name})[{called[1]}]"
+            if deviation in hyper:
+                own_sds = range(last + hyper.index(deviation), last + hyper.index(deviation) + free)
+                sds.append(shaped(f"{term}|{factor.name}_sigma", own_sds, [classes]))
+                held.update(own_sds)
+    rest = [variable for variable in _hyperparameters(names, last) if held.isdisjoint(variable.places.tolist())]
+    return _different([*out, *rest, *sds], names)
 
 
 def _unnamed(columns: Sequence[str]) -> bool:

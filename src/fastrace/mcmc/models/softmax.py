@@ -12,16 +12,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, hstack
 
 from fastrace._base import _checks, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._words import counted
-from fastrace._models._softmax import SoftmaxSource, classes_of, offset_table
-from fastrace._models.glm_inputs import are_counts, design_table, refuse_nothing, refuse_overflow
-from fastrace._models.grouping import Factor, Groups, as_groups, row_numbers
-from fastrace._models.rows import chunks
-from fastrace._models.softmax_sums import THIRD, lengths_apart, offset_from_first, predictors, softmax_sums, spreads
+from fastrace._models._arrow import Arrow
+from fastrace._models._softmax import SoftmaxSource, classes_of
+from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
+from fastrace._models.grouping import Factor, as_groups
+from fastrace._models.rows import CHUNK, lengths, norms, products
+from fastrace._models.softmax_sums import (
+    THIRD,
+    by_class,
+    expand_softmax,
+    lengths_apart,
+    offset_from_first,
+    predictors,
+    spreads,
+)
 from fastrace.control_variates import residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc._variables import Variable
@@ -29,12 +37,15 @@ from fastrace.mcmc.kernels._chain import parameters_of
 from fastrace.mcmc.models._alike import doubts
 from fastrace.mcmc.models._design import NewRows
 from fastrace.mcmc.models._formula import arguments_of_classes, refuse_options
-from fastrace.mcmc.models._joint import Effects, Layout, check_group_names, layout_of, normals_of_columns
+from fastrace.mcmc.models._joint import Layout, check_group_names, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
+from fastrace.mcmc.models._outcomes import categories, codes_of, for_all_classes, rows_of_counts
+from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._prior_words import with_priors
+from fastrace.mcmc.models._unseen import unseen_directions
 from fastrace.mcmc.models._variables import softmax_variables
 from fastrace.mcmc.models.base import LogPrior, Reference, _CompiledModel, normal_reach, quotients
-from fastrace.mcmc.models.priors import HalfNormal, Scale
+from fastrace.mcmc.models.priors import Scale
 from fastrace.results.columns import model_names
 from fastrace.sources import column_names
 
@@ -43,8 +54,8 @@ __all__ = ["Softmax"]
 Array = NDArray[np.float64]
 
 
-MOST_WITH_GROUPS = 500  # coefficients and effects, whose curvature is a dense matrix
-_WIDE = 2.5  # of the standard deviation of effects, times what they multiply
+MOST_DENSE = 500  # coefficients and effects that are in no block of the curvature
+_PARTS = frozenset({"sd", "correlation"})  # of a `group_prior`
 
 
 class Softmax(_CompiledModel):
@@ -75,17 +86,20 @@ class Softmax(_CompiledModel):
     groups : Groups, array_like, sequence or dict of these, optional
         Grouping factors, as in `GLM`: each group has an intercept, slopes or both for each class but the first. Those
         of a factor are normal with mean 0, with a standard deviation for each class and term: "1|clinic[3][2]" is the
-        intercept of group "3" for class 2, "age|clinic[3][2]" a slope, and "sd(1|clinic)[2]" a standard deviation. They
-        are independent: with intercept and slopes, or several slopes, give ``Groups(..., correlated=False)``. They
-        stand among the coefficients of their class, after those of the columns of X. At most 500 coefficients and
-        effects in all. `X` is copied then, into a sparse table with a column for each effect of a class: some 40 bytes
-        a number while it is made.
+        intercept of group "3" for class 2, "age|clinic[3][2]" a slope, and "sd(1|clinic)[2]" a standard deviation. All
+        effects of a group, of its terms and classes, are correlated where it has several terms, unless
+        ``Groups(..., correlated=False)`` says otherwise, or where `group_prior` has a correlation:
+        "correlation(1[1],age[2]|clinic)". Effects follow the coefficients of all classes: factor by factor, group by
+        group, term by term, and of each term class by class. The factor of most effects may have thousands of groups,
+        each of which is a block of the curvature; beside it, at most 500 coefficients and effects of other factors.
+        Where `prior_sd` fixes the deviations of effects, at most 500 of all.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         As in `GLM`. A dict names a coefficient, "age[2]", or those of a column for all classes, "age"; "intercept" is
         a constant column. Flat by default, or "weak" where there are groups.
-    group_prior : prior of a scale, or dict of these by name of factor, optional
+    group_prior : prior of a scale, or dict, optional
         Of the standard deviations of effects, the same for all classes; by default ``HalfNormal(2.5)``, over the
-        standard deviation of what a slope multiplies. For a factor also a dict by term, "1" for the intercept.
+        standard deviation of what a slope multiplies. Or a dict by term, "1" for the intercept, or of "sd", any of
+        these, and "correlation", an `LKJ`, by default ``LKJ(2)``; or a dict of these by name of factor.
     prior_mean, prior_sd, log_prior
         As in `GLM`; arrays have shape ((n_classes - 1) p,), or beside groups (p,) for the columns of X. A series of
         pandas may have the names of columns instead, for all classes.
@@ -105,7 +119,7 @@ class Softmax(_CompiledModel):
     ------
     ValueError
         If shapes or pandas indexes disagree, `X` or `offset` is not finite, a class or a weight is out of range, priors
-        are given in two ways, effects of a group are to be correlated, or there are too many groups.
+        are given in two ways, correlations are asked for where there are none, or there are too many groups.
 
     Warns
     -----
@@ -120,9 +134,14 @@ class Softmax(_CompiledModel):
     :math:`s^3 / (6 \sqrt 3)`; mixed derivatives are bounded by the same number [1]_. The spread is that of
     the two classes farthest apart, so setting up takes O(n_rows p^2 n_classes^2).
 
+    With groups, `SurrogateMetropolis` moves on the normal density nearest the posterior for given deviations of effects
+    [2]_: gradient and curvature of its expansion are their means over that density. Which class is first has a part in
+    the prior: effects of the others are measured from it.
+
     References
     ----------
     .. [1] Banach, "Über homogene Polynome in (L^2)", Studia Mathematica 7, 1938.
+    .. [2] Opper, Archambeau, "The variational Gaussian approximation revisited", Neural Computation 21, 2009.
 
     Examples
     --------
@@ -136,6 +155,15 @@ class Softmax(_CompiledModel):
     >>> trace = mcmc.sample(kernel, n_draws=1000, n_chains=2, rng=1)
     >>> trace.draws.mean(axis=(0, 1)).round(1)
     array([ 1. ,  0.5, -1. ,  0.5])
+
+    An intercept for each of 200 clinics and each class but the first:
+
+    >>> clinic = rng.integers(0, 200, size=20_000)
+    >>> model = mcmc.Softmax(X, y, groups={"clinic": clinic}, prior=mcmc.Normal(0.0, 1.0))
+    >>> model.dim, model.names[4:7]
+    (406, ('1|clinic[0][1]', '1|clinic[0][2]', '1|clinic[1][1]'))
+    >>> mcmc.compress(model)
+    Compressed(20000 rows, 404 parameters, 200 blocks of width 2)
     """
 
     @names_meant
@@ -160,16 +188,16 @@ class Softmax(_CompiledModel):
         _frames.require_same_rows(X=X, y=y, offset=offset, weights=weights, groups=own_groups)
         called = model_names(column_names(X)) if names is None else names
         counted_classes = n_classes is None
-        levels: tuple[Any, ...] | None = _categories(y)
+        levels: tuple[Any, ...] | None = categories(y)
         if levels is not None:
-            y, n_classes, self._outcomes = _codes_of(y, levels, n_classes), len(levels), "categories"
+            y, n_classes, self._outcomes = codes_of(y, levels, n_classes), len(levels), "categories"
             levels = None if all(type(level) is int and level == k for k, level in enumerate(levels)) else levels
         labels = np.asarray(_frames.as_table(y, "y")) if isinstance(y, Mapping) else _checks.as_array(y, "y")
         if labels.ndim == 2 and labels.shape[1] > 1:
             levels, self._outcomes = _frames.column_names(y), "counts"
             offset = _frames.in_order(offset, levels or range(labels.shape[1]), "offset", "classes")
             levels = None if levels == tuple(map(str, range(labels.shape[1]))) else levels
-            X, y, n_classes, offset, weights, own_groups = _of_counts(X, y, n_classes, offset, weights, own_groups)
+            X, y, n_classes, offset, weights, own_groups = rows_of_counts(X, y, n_classes, offset, weights, own_groups)
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
@@ -180,26 +208,22 @@ class Softmax(_CompiledModel):
             row = int(np.argmin(np.isfinite(labels)))
             raise ValueError(f"y[{row}] is {labels[row]}; finite whole numbers from 0 up are needed")
         rows = GLMSource(X, y, None, "gaussian", 1.0, weights=weights, groups=own_groups or None)
-        factors = tuple(rows.factors)
+        factors, own = tuple(rows.factors), rows.X.shape[1]
         refuse_overflow(rows.X, rows.y)
         refuse_nothing(rows.weights, "weights")
         self.n_classes = classes_of(rows.y, n_classes)
-        own = rows.X.shape[1]
-        self.n_columns = own + sum(factor.n_groups * factor.width for factor in factors)
-        _checks.room(64.0 * self.n_classes * self.n_columns, f"n_classes is {n_classes}: their parameters")
+        each = own + sum(factor.n_groups * factor.width for factor in factors)
+        _checks.room(64.0 * self.n_classes * each, f"n_classes is {n_classes}: their parameters")
         if levels is not None:
             _checks.arm_names(levels, self.n_classes, "class")
             self._called = levels
-        effects: tuple[Effects, ...] = ()
         if factors:
-            self._require_room(factors)
-            effects = layout_of(rows, [f"x{k}" for k in range(own)], learns_scale=False).factors
-            for words in doubts(rows, effects):
+            for words in doubts(rows, layout_of(rows, [f"x{k}" for k in range(own)], learns_scale=False).factors):
                 warnings.warn(words, stacklevel=_checks.users_level())
         offset = _frames.in_order(offset, self.classes, "offset", "classes")
         apart = None if offset is None else offset_from_first(offset, (rows.n_rows, self.n_classes))
-        beside = {"offset": apart, "weights": rows.weights}
-        self._data = self._source(_with_indicators(rows.X, factors), rows.y, np.zeros((1, self._width)), beside)
+        beside = {"offset": apart, "weights": rows.weights, "groups": rows.groups or None}
+        self._data = self._source(rows.X, rows.y, None, beside)
         self.shuffled = shuffle is not None
         if self.shuffled:
             self._row_order = _checks.generator(shuffle, "shuffle").permutation(rows.n_rows)
@@ -208,23 +232,23 @@ class Softmax(_CompiledModel):
         columns = _checks.arm_names(called, own, "column")
         if columns is None:
             columns = tuple(f"x{k}" for k in range(own))
-        self._factors = tuple(factor.without_rows() for factor in factors)
-        check_group_names((factor.name for factor in factors), group_prior)
-        self._scales = tuple(_scales_of(own_effects, group_prior) for own_effects in effects)
-        columns = (*columns, *(name for factor in factors for name in factor.effect_names()))
+        check_group_names((factor.name for factor in factors), group_prior, _PARTS)
+        group_prior, self._correlated = _group_priors(factors, group_prior, self.n_classes)
         names = [f"{column}[{k}]" for k in self.classes[1:] for column in columns]
+        names += [f"{effect}[{k}]" for factor in factors for effect in factor.effect_names() for k in self.classes[1:]]
         if factors and prior is None and log_prior is None:
-            prior = normals_of_columns(columns[:own], self._width, prior_mean, prior_sd)
+            prior = normals_of_columns(columns, self._width, prior_mean, prior_sd)
             if prior is not None:
                 prior_mean, prior_sd = 0.0, math.inf
         if not factors:
-            prior_mean, prior_sd = (_for_all_classes(v, columns, self.n_classes) for v in (prior_mean, prior_sd))
+            prior_mean, prior_sd = (for_all_classes(v, columns, self.n_classes) for v in (prior_mean, prior_sd))
         super().__init__(self._width, rows.n_rows, prior_mean, prior_sd, log_prior, names)
-        self._take_priors("weak" if prior is None and group_prior is not None else prior, weak=bool(factors))
+        self._take_priors(prior, group_prior, weak=bool(factors))
         if self.joint_prior is None and not (self.prior_precision[list(self._shown_last)] > 0.0).all():
             raise ValueError(f"the effects of groups {factors[0].name!r} have a flat prior, under which the posterior "
                              f"is improper: leave prior_sd out, or give one that is finite for all {self.dim} "
                              f"parameters")
+        self._require_room()
         if counted_classes and self._empty():
             warnings.warn(f"{self._empty()}. If there are classes without rows, give n_classes={self.n_classes}: the "
                           f"prior alone then says what their parameters are", stacklevel=_checks.users_level())
@@ -351,20 +375,24 @@ class Softmax(_CompiledModel):
 
         return predicted_softmax(self, trace, X, offset, groups, interval)
 
-    def _require_room(self, factors: Sequence[Factor]) -> None:
-        """Refuse effects that are to be correlated, or too many."""
-        for factor in factors:
-            if factor.correlated and factor.width > 1:
-                raise ValueError(f"the effects of groups {factor.name!r}, {', '.join(map(repr, factor.terms))}, are to "
-                                 f"be correlated, and those of a Softmax are independent: give Groups(..., "
-                                 f"correlated=False)")
-        if self._width > MOST_WITH_GROUPS:
-            sizes = ", ".join(f"{factor.n_groups} of {factor.name!r}" + (
-                "" if factor.width == 1 else f" with {factor.width} effects each") for factor in factors)
+    def _require_room(self) -> None:
+        """Refuse too many parameters whose curvature is dense."""
+        fixed = self.joint_prior is None
+        apart = 0 if fixed else max((f.stop - f.start for f in self.factors), default=0)
+        if not self.factors or self._width - apart <= MOST_DENSE:
+            return
+        sizes = ", ".join(f"{f.n_groups} of {f.name!r}" + ("" if f.width == 1 else f" with {f.width} effects each")
+                          for f in self._data.rows.factors)
+        if fixed:
             raise ValueError(f"groups ({sizes}) and columns make {self._width} coefficients and effects of "
-                             f"{self.n_classes - 1} classes; a Softmax with groups takes at most {MOST_WITH_GROUPS}, "
-                             f"since its curvature is dense. Merge small groups, or compare two classes at a time by "
-                             f"GLM(X, y, groups=...), whose effects may be many")
+                             f"{self.n_classes - 1} classes, whose standard deviations prior_sd or log_prior fixes; "
+                             f"kernels then take their curvature for dense, and at most {MOST_DENSE} are possible. "
+                             f"Leave prior_sd out: the deviations are learned, and each group has a block of its own")
+        raise ValueError(f"groups ({sizes}) and columns make {self._width - apart} coefficients and effects of "
+                         f"{self.n_classes - 1} classes beside the factor of most effects; its groups have a block of "
+                         f"the curvature each, all else is dense, and at most {MOST_DENSE} are possible there. Merge "
+                         f"small groups of the other factors, leave columns out, or compare two classes at a time by "
+                         f"GLM(X, y, groups=...)")
 
     def _empty(self) -> str:
         """Which classes have no row, in words; "" if none."""
@@ -387,32 +415,40 @@ class Softmax(_CompiledModel):
                 raise
             raise ImproperError(f"{self._empty()}. So {error}") from None
 
-    def _source(self, x: Any, y: Array, theta: Array, beside: dict[str, Any]) -> SoftmaxSource:
+    def _source(self, x: Any, y: Array, theta: Array | None, beside: dict[str, Any]) -> SoftmaxSource:
         return SoftmaxSource(x, y, theta, self.n_classes, check_finite=False, **beside)
 
     def _taken(self, rows: NDArray[np.intp]) -> SoftmaxSource:
         """These rows in this order, with all that each has."""
         data = self._data
-        beside = {name: value[rows] for name, value in data.beside().items()}
-        return self._source(data.rows.X[rows], data.rows.y[rows], np.zeros((1, self._width)), beside)
+        beside = {name: tuple(group.reordered(rows) for group in value) if name == "groups" else value[rows]
+                  for name, value in data.beside().items()}
+        return self._source(data.rows.X[rows], data.rows.y[rows], None, beside)
 
     @property
-    def _effects(self) -> list[NDArray[np.intp]]:
-        """Where the effects of each factor stand, shape (classes but the first, effects), group by group."""
-        table = np.arange(self._width).reshape(-1, self.n_columns)
-        return [table[:, factor.start : factor.stop] for factor in self._factors]
+    def factors(self) -> tuple[Factor, ...]:
+        """The grouping factors as the parameters have them: a group has effects of each term in each class."""
+        out, first, free = [], self.n_columns * (self.n_classes - 1), self.classes[1:]
+        for factor in self._data.rows.factors:
+            out.append(factor._replace(start=first, terms=tuple(f"{t}[{k}]" for t in factor.terms for k in free)))
+            first = out[-1].stop
+        return tuple(out)
 
     @property
     def _shown_last(self) -> tuple[int, ...]:  # type: ignore[override]
-        return tuple(int(j) for places in self._effects for j in places.ravel())
+        return tuple(j for factor in self.factors for j in range(factor.start, factor.stop))
 
     @property
-    def _width(self) -> int:
-        """Number of coefficients."""
-        return (self.n_classes - 1) * self.n_columns
+    def n_columns(self) -> int:
+        """Number of columns of X, each of which has a coefficient in each class but the first."""
+        return int(self._data.rows.X.shape[1])
+
+    @property
+    def _width(self) -> int:  # number of coefficients and effects
+        return int(self._data.theta.shape[1])
 
     def _variables_of(self, names: Sequence[str]) -> tuple[Variable, ...]:
-        return softmax_variables(names, self.column_names, self.classes, self._factors, self._terms)
+        return softmax_variables(names, self.column_names, self.classes, self._data.rows.factors, self._terms)
 
     def _layout(self) -> Layout:
         """Of the coefficients, class by class."""
@@ -420,20 +456,19 @@ class Softmax(_CompiledModel):
         columns = self.column_names
         layout = layout_of(self._data.rows, columns, learns_scale=False)
         share = np.bincount(self._classes, times, self.n_classes) / (self.n_rows if times is None else times.sum())
-        pooled = tuple((f"sd({term}|{factor.name})[{k}]", tuple(own[t :: factor.width].tolist()), scales[t])
-                       for factor, scales, places in zip(self._factors, self._scales, self._effects, strict=True)
-                       for t, term in enumerate(factor.terms)
-                       for k, own in zip(self.classes[1:], places, strict=True))
+        factors = tuple(replace(effects, correlated=correlated, classes=tuple(map(str, self.classes[1:])))
+                        for effects, correlated in zip(layout.factors, self._correlated, strict=True))
         return replace(
-            layout, columns=tuple(self.names or ()), means=layout.means * free, spreads=layout.spreads * free,
-            center=0.0, noise=1.0, owners=tuple(columns * free), width=self.n_columns, pooled=pooled,
+            layout, columns=tuple(self.names or ())[: free * self.n_columns], means=layout.means * free,
+            spreads=layout.spreads * free, factors=factors, center=0.0, noise=1.0, owners=tuple(columns * free),
+            width=self.n_columns,
             row_noise=1.0 / math.sqrt(max(float(np.mean(share * (1.0 - share))), 1.0 / layout.n_observations)),
         )
 
     def __repr__(self) -> str:
-        own = self._factors[0].start if self._factors else self.n_columns
-        groups = "".join(f", {counted(factor.n_groups, 'group')} of {factor.name!r}" for factor in self._factors)
-        return (f"Softmax({counted(self.n_rows, 'row')}, {counted(own, 'column')}{groups}, {self.n_classes} classes)")
+        groups = "".join(f", {counted(factor.n_groups, 'group')} of {factor.name!r}" for factor in self.factors)
+        return (f"Softmax({counted(self.n_rows, 'row')}, {counted(self.n_columns, 'column')}{groups}, "
+                f"{self.n_classes} classes)")
 
     def __str__(self) -> str:
         return with_priors(self)
@@ -445,11 +480,11 @@ class Softmax(_CompiledModel):
 
     def _numbered(self, y: Any) -> Any:
         """Classes of other rows; those of a categorical of pandas by their names."""
-        levels = _categories(y)
+        levels = categories(y)
         if levels is None:
             return y
         names = [str(name) for name in self.classes]
-        codes = _codes_of(y, levels, None)
+        codes = codes_of(y, levels, None)
         levels = tuple(map(str, levels))
         strange = [levels[k] for k in np.unique(codes) if levels[k] not in names]
         if strange:
@@ -459,7 +494,7 @@ class Softmax(_CompiledModel):
 
     @property
     def column_names(self) -> list[str]:
-        """What the columns are called, and then the groups."""
+        """What the columns are called."""
         return [name[: -len(f"[{self.classes[1]}]")] for name in (self.names or ())[: self.n_columns]]
 
     _called: tuple[Any, ...] | None = None  # names of the classes, if they have any
@@ -467,20 +502,39 @@ class Softmax(_CompiledModel):
     _terms: tuple[tuple[str, int], ...] = ()  # of a formula, as those of a GLM
     _new_rows: NewRows | None = None
     _computed = (*_CompiledModel._computed, "_called", "_outcomes", "_terms", "_new_rows")
-    _factors: tuple[Factor, ...] = ()  # without rows, placed in the parameters of a class
-    _scales: tuple[tuple[Scale, ...], ...] = ()  # priors of the standard deviations of their effects, by term
+    _correlated: tuple[bool, ...] = ()  # whether the effects of a group are, of each factor
     _positive = _concave = True
 
     def _arms(self, count: int) -> tuple[SoftmaxSource, Array]:
-        own = self._source(self._data.rows.X, self._classes, np.zeros((count, self.n_seen)), self._data.beside())
+        own = self._source(self._data.rows.X, self._classes, np.zeros((count, self._width)), self._data.beside())
         return own, parameters_of(own)
 
     def _expand(self, at: Array) -> Parts:
-        sums = softmax_sums(self._data, at)
-        return sums.value, sums.gradient, sums.hessian
+        value, gradient, hessian = expand_softmax(self._data, at)
+        return value, gradient, hessian.to_dense()
+
+    def expand_seen(self, psi: ArrayLike) -> tuple[float, Array, Arrow]:
+        """Expand the log-likelihood in what the rows see.
+
+        Parameters
+        ----------
+        psi : array_like of shape (n_seen,)
+            Coefficients class by class, then the effects of each factor group by group.
+
+        Returns
+        -------
+        value : float
+            The log-likelihood.
+        gradient : ndarray of shape (n_seen,)
+            Its first derivatives.
+        hessian : Arrow
+            Its second derivatives: dense in all but the effects of the factor that has most of them, whose blocks are
+            kept apart.
+        """
+        return expand_softmax(self._data, _frames.floats_in_order(psi, (self.names or ())[: self.n_seen], "psi"))
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
-        spread = spreads(self._data.rows.X, factor, self.n_classes)
+        spread = spreads(self._data, factor)
         return self._times_weights(THIRD * spread**3), math.inf, self._rounding(hat)
 
     def _inverse_cubes(self, reference: Reference, lengths: Array | None = None) -> NDArray[np.float32] | None:
@@ -489,13 +543,10 @@ class Softmax(_CompiledModel):
 
     def _likely_bounds(self, reference: Reference, middle: Array, delta: float) -> Array | None:
         """By how far each two of a row's predictors move apart."""
-        table, reach = self._data.rows.X, np.zeros(self.n_rows)
-        step = (middle - reference.theta_hat).reshape(self.n_classes - 1, self.n_columns)
-        pairs = list(combinations(range(self.n_classes), 2))
-        far, ways = normal_reach(delta, self.n_rows * len(pairs)), np.vstack([np.zeros(self.n_columns), step])
+        reach, pairs = np.zeros(self.n_rows), list(combinations(range(self.n_classes), 2))
+        far, moved = normal_reach(delta, self.n_rows * len(pairs)), self._movements(middle - reference.theta_hat)
         for j, k in pairs:
-            apart = far * lengths_apart(table, reference.factor, j, k)
-            apart += np.concatenate([np.abs(x @ (ways[k] - ways[j])) for _, x in chunks(table)])
+            apart = far * lengths_apart(self._data, reference.factor, j, k) + np.abs(moved[:, k] - moved[:, j])
             np.maximum(reach, apart, out=reach)
         return self._times_weights(THIRD * reach**3) / 6.0
 
@@ -510,136 +561,89 @@ class Softmax(_CompiledModel):
         return values if times is None else values * times[part]
 
     def _moved(self, direction: Array) -> float:
-        return movement(self._data.rows.X, direction.reshape(self.n_classes - 1, self.n_columns).T)
+        return movement(self._data.rows.X, by_class(self._data, direction).T, self._data.rows.factors)
+
+    def _movements(self, step: Array) -> Array:
+        """How far a step of the parameters moves each row's predictors, shape (n_rows, n_classes)."""
+        rows, table = self._data.rows, by_class(self._data, step).T
+        moved = np.concatenate([some for _, some in products(rows.X, rows.factors, table)])
+        return np.column_stack([np.zeros(self.n_rows), moved])
 
     def _margins(self, at: Array) -> tuple[float, float]:
         """Extremes over rows and other classes of the own class's predictor less the other's."""
-        least, most = math.inf, -math.inf
-        table = at.reshape(self.n_classes - 1, self.n_columns)
-        for part, x in chunks(self._data.rows.X):
-            eta = np.zeros((len(x), self.n_classes))
-            eta[:, 1:] = x @ table.T
-            label = self._classes[part]
-            margin = eta[np.arange(len(x)), label][:, None] - eta
-            margin[np.arange(len(x)), label] = np.nan
-            if self._data.rows.weights is not None:
-                margin = margin[self._data.rows.weights[part] > 0.0]
-            if len(margin) == 0:
-                continue
-            least, most = min(least, float(np.nanmin(margin))), max(most, float(np.nanmax(margin)))
-        return least, most
+        eta, own = self._movements(at), (np.arange(self.n_rows), self._classes)
+        margin = eta[own][:, None] - eta
+        margin[own] = np.nan
+        if self._data.rows.weights is not None:
+            margin = margin[self._data.rows.weights > 0.0]
+        return float(np.nanmin(margin)), float(np.nanmax(margin))
+
+    def _piece_weights(self, hat: Array, pieces: Pieces) -> tuple[Array, float]:
+        """Weights of `Pieces` with which a row's bound is a sum over the pieces it sees; `rounding` as `_bounds`.
+
+        A piece moves the predictors of two classes apart, of which the two farthest count.
+        """
+        rows, free = self._data.rows, self.n_classes - 1
+        kept = [rows.factors[i] for i in pieces.kept]
+        response = by_class(self._data, pieces.response)
+        shared = np.concatenate([np.zeros_like(response[:1]), response])
+        roots = []
+        for factor, own in zip(kept, pieces.own, strict=True):
+            by_term = own.reshape(factor.n_groups, factor.width, free, -1)
+            roots.append(np.concatenate([np.zeros_like(by_term[:, :, :1]), by_term], axis=2))
+        across = np.zeros((len(kept) + 1, self.n_rows))
+        for j, k in combinations(range(self.n_classes), 2):
+            np.maximum(across[0], lengths(rows.X, shared[k] - shared[j], kept), out=across[0])
+            for number, (factor, root) in enumerate(zip(kept, roots, strict=True), 1):
+                apart = root[:, :, k] - root[:, :, j]
+                for first in range(0, self.n_rows, CHUNK):
+                    part = slice(first, min(first + CHUNK, self.n_rows))
+                    moved = np.einsum("nt,nti->ni", factor.values(rows.X, part), apart[factor.codes[part]])
+                    np.maximum(across[number, part], norms(moved), out=across[number, part])
+        return self._times_weights(pieces.weights(np.full((1, self.n_rows), THIRD), across)), self._rounding(hat)
+
+    def _unseen_ways(self) -> Array:
+        """Steps that no row sees, shape (k, n_seen): those of each class alone."""
+        rows, places = self._data.rows, self._data.places
+        own = unseen_directions(rows.X, rows.factors, places.shape[1])
+        out = np.zeros((len(places), len(own), self.n_seen))
+        for ways, here in zip(out, places, strict=True):
+            ways[:, here] = own
+        return out.reshape(-1, self.n_seen)
 
     def slopes(self, reference: Reference) -> Array:
         """The log of the sum moves by no more than the predictors, so a term by no more than they move apart."""
         out = np.zeros(self.n_rows)
         for j, k in combinations(range(self.n_classes), 2):
             own = (self._classes == j) | (self._classes == k)
-            out[own] = np.maximum(out[own], lengths_apart(self._data.rows.X, reference.factor, j, k)[own])
+            out[own] = np.maximum(out[own], lengths_apart(self._data, reference.factor, j, k)[own])
         return self._times_weights(out)
 
 
-def _categories(y: Any) -> tuple[Any, ...] | None:
-    """The categories of a categorical of pandas or an enum of polars; those of polars that rows have, by the alphabet.
-    """
-    kind: Any = getattr(y, "dtype", None)
-    if hasattr(kind, "ordered") and hasattr(kind, "categories"):
-        return tuple(kind.categories.tolist())
-    if _of_polars(y):
-        enum = type(kind).__name__ == "Enum"
-        return tuple(kind.categories.to_list() if enum else sorted(y.unique().drop_nulls().to_list()))
-    return None
-
-
-def _of_polars(y: Any) -> bool:
-    return hasattr(y, "to_physical") and type(getattr(y, "dtype", None)).__name__ in ("Categorical", "Enum")
-
-
-def _codes_of(y: Any, levels: tuple[Any, ...], n_classes: int | None) -> NDArray[np.int64]:
-    """The numbers of a categorical's categories."""
-    if _of_polars(y):
-        held = y.unique().drop_nulls()
-        number = {int(code): levels.index(name) for code, name in
-                  zip(held.to_physical().to_list(), held.to_list(), strict=True)}
-        table = np.full(max(number, default=0) + 1, -1)
-        table[list(number)] = list(number.values())
-        codes = np.where(y.is_null().to_numpy(), -1, table[y.to_physical().fill_null(0).to_numpy().astype(np.int64)])
-    else:
-        codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes).astype(np.int64)
-    if (codes < 0).any():
-        raise ValueError(f"y is missing in row {int(np.argmin(codes))}; every row needs a class: drop rows without one")
-    if len(levels) < 2 or n_classes not in (None, len(levels)):
-        raise ValueError(f"the categories of y are {counted(len(levels), 'class')}, and n_classes is {n_classes}: two "
-                         f"classes at least are needed, and n_classes may be left out")
-    return codes
-
-
-def _for_all_classes(value: Any, columns: Sequence[str], n_classes: int) -> Any:
-    """Numbers of a series of pandas that has the names of columns, for each class but the first; all else as it is."""
-    series = hasattr(value, "iloc") and getattr(value, "ndim", 0) == 1
-    if not series or sorted(map(str, value.index)) != sorted(columns) or _frames.only_numbered(value.index):
-        return value
-    return np.tile(np.asarray(_frames.in_order(value, columns, "prior", "columns")), n_classes - 1)
-
-
-def _of_counts(
-    X: Any, y: Any, n_classes: int | None, offset: Any, weights: Any, groups: tuple[Groups, ...]
-) -> tuple[Any, NDArray[np.intp], int, Array | None, Array, tuple[Groups, ...]]:
-    """The arguments with a row for each pair of a row and a class that a table of counts has there."""
-    table = np.asarray(_frames.as_table(y, "y", "classes, or a table of counts"))
-    x = design_table(X, check_finite=True)
-    n, k = table.shape
-    if x.shape[0] != n:
-        raise ValueError(f"y is a table of counts of shape {table.shape}, and X has {counted(x.shape[0], 'row')}; a "
-                         f"row of counts for each row of X is needed")
-    if n_classes is not None and n_classes != k:
-        raise ValueError(f"y is a table of counts of {k} classes, one a column, and n_classes is {n_classes}: leave it "
-                         f"out")
-    if table.dtype.kind not in "fiub":
-        raise TypeError(f"y is a table of dtype {table.dtype}; counts, whole numbers from 0 up, are needed")
-    good = np.isfinite(table) & (table >= 0) & (table == np.floor(table))
-    if not good.all():
-        row, column = np.argwhere(~good)[0]
-        raise ValueError(f"y[{row}, {column}] is {table[row, column]}; counts, whole numbers from 0 up, are needed")
-    if not table.any():
-        raise ValueError(f"all {n} x {k} counts of y are 0: at least one outcome is needed")
-    for group in groups:
-        if len(group.codes) != n:
-            raise ValueError(f"groups have {counted(len(group.codes), 'row')}; {n}, as many as X, are needed")
-    rows, classes = np.nonzero(table)
-    times = row_numbers(weights, "weights", n, are_counts, "a whole number from 0 up")
-    counts = table[rows, classes].astype(np.float64) * (1.0 if times is None else times[rows])
-    apart = None if offset is None else offset_table(offset, (n, k))[rows]
-    return x[rows], classes, k, apart, counts, tuple(group.reordered(rows) for group in groups)
-
-
-def _with_indicators(table: Any, factors: Sequence[Factor]) -> Any:
-    """With a column for each effect of each factor, what it multiplies in the rows of its group; sparse."""
-    if not factors:
-        return table
-    n, parts = table.shape[0], []
+def _group_priors(
+    factors: Sequence[Factor], given: Any, n_classes: int
+) -> tuple[dict[str, Any] | None, tuple[bool, ...]]:
+    """The priors of each factor's effects as a `GLM` takes them, and whether the effects of a group are correlated."""
+    one_for_all = not isinstance(given, Mapping) or (bool(given) and set(given) <= _PARTS)
+    out, related = {}, []
     for factor in factors:
-        w = factor.width
-        places = factor.codes[:, None].astype(np.int64) * w + np.arange(w)
-        ends = w * np.arange(n + 1, dtype=np.int64)
-        parts.append(csr_array((factor.values(table, slice(0, n)).ravel(), places.ravel(), ends),
-                               shape=(n, factor.n_groups * w)))
-    return csr_array(hstack([csr_array(table), *parts], format="csr"), dtype=np.float64)
-
-
-def _scales_of(effects: Effects, given: Any) -> tuple[Scale, ...]:
-    """Priors of the standard deviations of a factor's effects, one for each term."""
-    given = given.get(effects.name) if isinstance(given, Mapping) else given
-    terms = given if isinstance(given, Mapping) else dict.fromkeys(effects.terms, given)
-    strange = [term for term in terms if term not in effects.terms]
-    if strange:
-        raise ValueError(f"group_prior of {effects.name!r} names {strange[0]!r}; its effects are "
-                         f"{', '.join(map(repr, effects.terms))}, '1' for the intercept")
-    out = []
-    for term, spread in zip(effects.terms, effects.spreads, strict=True):
-        own = terms.get(term)
-        own = HalfNormal(_WIDE / (spread or 1.0)) if own is None else own
-        if not isinstance(own, Scale):
-            raise TypeError(f"the group_prior of {effects.name!r} is {_checks.shown(own)}; a prior of a scale such as "
-                            f"HalfNormal(1.0), the same for all classes, is needed")
-        out.append(own)
-    return tuple(out)
+        own = given if one_for_all else given.get(factor.name)
+        parts = dict(own) if isinstance(own, Mapping) and set(own) <= _PARTS else {} if own is None else {"sd": own}
+        sd, several = parts.get("sd"), factor.width * (n_classes - 1) > 1
+        strange = [term for term in sd if term not in factor.terms] if isinstance(sd, Mapping) else []
+        if strange:
+            raise ValueError(f"group_prior of {factor.name!r} names {strange[0]!r}; its effects are "
+                             f"{', '.join(map(repr, factor.terms))}, '1' for the intercept")
+        for value in sd.values() if isinstance(sd, Mapping) else [] if sd is None else [sd]:
+            if not isinstance(value, Scale):
+                raise TypeError(f"the group_prior of {factor.name!r} is {_checks.shown(value)}; a prior of a scale "
+                                f"such as HalfNormal(1.0), the same for all classes, is needed")
+        if "correlation" in parts and several and not factor.correlated:
+            raise ValueError(f"group_prior of {factor.name!r} has a 'correlation', and its groups were given with "
+                             f"correlated=False: leave one of the two out")
+        if "correlation" in parts and not several and one_for_all and len(factors) > 1:
+            del parts["correlation"]
+        related.append(several and factor.correlated and (factor.width > 1 or "correlation" in parts))
+        if parts:
+            out[factor.name] = parts
+    return (None if given is None else out), tuple(related)
