@@ -33,6 +33,8 @@ MADE = {
     "BettingRace by differences": lambda: catalogue.made("BettingRace"),
     "ConfidenceSequence universal": lambda: fr.ConfidenceSequence("universal"),
     "ConfidenceSequence universal, a population": lambda: fr.ConfidenceSequence("universal", n_rows=500),
+    "AcceptTest": lambda: after_decisions(),
+    "AcceptTest that reads all rows first": lambda: catalogue.made("AcceptTest"),
     "RaceResult": lambda: dataclasses.replace(catalogue.made("RaceResult"), best=3),
     "LUCB": lambda: catalogue.made("LUCB", rule="intervals"),
     "LUCB by pairs": lambda: catalogue.made("LUCB"),
@@ -65,6 +67,13 @@ MADE = {
     "LUCB with requests in flight": lambda: in_flight(catalogue.made("LUCB")),
     "BettingRace with requests in flight": lambda: in_flight(fr.BettingRace(4, support=(0.0, 1.2))),
 }
+
+
+def after_decisions():
+    """A test after decisions that left nothing to the next."""
+    test = catalogue.made("AcceptTest")
+    test._set_kurtosis(0.0)
+    return test
 
 
 def betting(**options):

@@ -43,10 +43,11 @@ def test_decisions_equal_the_twin(seed, options, access, advantage):
     ours, twin = np.random.default_rng(seed), np.random.default_rng(seed)
     test = fr.AcceptTest(d, access=access, support=support, rng=ours, scan_advantage=advantage, **options)
     order = (draws.Order if access == "random" else draws.Window)(d.size)
-    stops = set()
+    stops, past = set(), None
     for gap in [-0.3, -0.1, -0.03, 1e-6, -1e-6, 0.05, 0.2, 1.0, 5.0, -5.0, 0.1]:
         level = d.sum() + gap * d.size
-        want = threshold.decide(d, level, order, twin, support=support, advantage=advantage, **options)
+        want = threshold.decide(d, level, order, twin, support=support, advantage=advantage, past=past, **options)
+        past = want.past
         assert test.decide(level) == want.accepted
         for name in ("n_read", "n_evaluated", "n_looks", "stopped_by", "constant"):
             assert getattr(test, name) == getattr(want, name), name
@@ -55,6 +56,34 @@ def test_decisions_equal_the_twin(seed, options, access, advantage):
         assert test.skewed == want.skewed
         stops.add((test.stopped_by, test.accepted))
     assert len(stops) > 1 and {accepted for _, accepted in stops} == {True, False}
+
+
+@pytest.mark.parametrize("advantage", [1.0, 1.5, 6.0])
+@pytest.mark.parametrize("few", [20, 100])
+@pytest.mark.parametrize("n_arms", [1, 2])
+def test_decisions_after_few_rows_carried_the_spread_equal_the_twin(seed, few, n_arms, advantage):
+    """The first looks of later decisions are larger, and shrink again once no few rows are met."""
+    data = np.random.default_rng(seed)
+    d = 1e-3 * data.standard_normal(9000)
+    held, even = d.copy(), data.standard_normal(9000)
+    held[data.choice(9000, few, replace=False)] += 1.0 + data.random(few)
+    ours, twin = np.random.default_rng(seed), np.random.default_rng(seed)
+    test = fr.AcceptTest(np.zeros((9000, n_arms)), rng=ours, scan_advantage=advantage)
+    twice = np.column_stack([data.standard_normal(9000), np.zeros(9000)])[:, :n_arms] if n_arms == 2 else np.zeros(())
+    order, past, first, kept = draws.Order(9000), None, set(), set()
+    for rows in [held] * 30 + [even] * 10:
+        level = rows.sum() + 3.0 * data.standard_normal()
+        table = rows[:, None] if n_arms == 1 else twice + np.column_stack([np.zeros(9000), rows + twice[:, 0]])
+        test.source = fr.sources.ArraySource(table)
+        want = threshold.decide(table[:, -1] - (table[:, 0] if n_arms == 2 else 0.0), level, order, twin,
+                                bound="normal", delta=0.05, advantage=advantage, past=past)
+        past = want.past
+        assert test.decide(level) == want.accepted
+        assert (test.n_read, test.n_evaluated, test.n_looks) == (want.n_read, want.n_evaluated, want.n_looks)
+        assert max(test._get_kurtosis(), 0.0) == pytest.approx(past or 0.0, rel=1e-9)
+        first.add(test.n_looks)
+        kept.add(past > 0.0)
+    assert kept == {True, False} and len(first) > 1
 
 
 def test_noise_and_rows_come_from_the_generator_in_order(seed):

@@ -102,7 +102,8 @@ def test_nan_and_infinite_rewards_name_their_row(rng):
 def test_impossible_proposals_are_rejected_with_certainty(rng, options):
     d = rng.normal(5.0, 1.0, 500)
     d[::2] = -math.inf
-    test = fr.AcceptTest(d, rng=1, **options)
+    assert not fr.metropolis_accept(d, -100.0, rng=1, **options)
+    test = fr.AcceptTest(d, rng=1, scan_advantage=1.0, **options)
     assert not test.decide(-100.0)
     assert test.stopped_by == "exact" and test.mean == -math.inf and test.n_read == 50
     d[:] = 5.0

@@ -9,7 +9,7 @@ from scipy import stats
 import fastrace as fr
 from fastrace.control_variates import ControlVariate, SoftmaxSource, taylor_glm
 from fastrace.likelihoods import GLMSource
-from fastrace.sources import ArraySource
+from fastrace.sources import ArraySource, CallableSource
 from guarantee import assert_rate_at_most, few_or_many
 from populations import hard_populations
 from reference import threshold
@@ -129,7 +129,7 @@ def test_student_quantiles_go_with_a_divisor_of_one_less(rng, n, guard):
     normal = fr.bounds.normal_quantile(0.05, d.size, n, kind="one-sided" if guard else "first-exit")
     for row in range(5):
         test = fr.AcceptTest(d, bound="normal", student=True, first_look=n, access="shuffled", skewness_guard=guard,
-                             rng=row)
+                             scan_advantage=1.0, rng=row)
         test.decide(-1e6)
         starts = np.lib.stride_tricks.sliding_window_view(np.concatenate([d, d[: n - 1]]), n)
         seen = starts[np.flatnonzero(abs(starts.mean(axis=1) - test.mean) <= 1e-12)[0]]
@@ -225,37 +225,79 @@ def test_the_guard_costs_little_on_normal_differences(decisions, rng):
     assert read[True] < 1.05 * read[False]
 
 
+def decided_alone(x, trials, side, rng, **options):
+    """`wrong_decisions` with a test for each, so that none knows of another."""
+    found = [wrong_decisions(x, 1, side, rng, **options) for _ in range(trials)]
+    return sum(wrong for wrong, _ in found), sum(warned for _, warned in found)
+
+
 def test_normal_rule_fails_on_rare_events_without_a_sign(rng):
-    """One row in 1000 decides and the others barely differ: most samples show nothing of it. A support cures."""
+    """One row in 1000 decides and the others barely differ: most samples show nothing of it. A support cures.
+
+    So does the memory of a test that has met one of them: 20 decisions do on average.
+    """
     x = 1e-3 * rng.standard_normal(5000)
     x[:5] = 1.0
     x -= x.mean()
-    wrong, warned = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.1)
+    wrong, warned = decided_alone(x, 300, 1, rng, bound="normal", delta=0.1)
     assert wrong > 0.8 * 300 and warned < wrong
+    wrong, _ = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.1, skewness_guard=False)
+    assert wrong > 0.8 * 300
+    wrong, _ = wrong_decisions(x, 900, 1, rng, bound="normal", delta=0.1)
+    assert_rate_at_most(wrong, 900, 0.1)
     wrong, _ = wrong_decisions(x, 300, 1, rng, delta=0.1, support=(x.min(), x.max()))
     assert_rate_at_most(wrong, 300, 0.1)
 
 
+def held_by(few, rng):
+    """5,000 differences of which few hold the sum, and a threshold near it."""
+    x = 1e-3 * rng.standard_normal(5000)
+    x[rng.choice(5000, few, replace=False)] = 0.3 + 0.5 * rng.standard_normal(few)
+    return x, math.fsum(x) + 0.25 * math.sqrt(few) * rng.standard_normal()
+
+
 @pytest.mark.parametrize("few", [10, 25, 50])
-def test_normal_rule_fails_where_few_rows_of_many_sizes_hold_the_sum(few):
-    """Near ties, guarded or not, without a warning; betting is right."""
-    rng = np.random.default_rng(few)
+@pytest.mark.parametrize("kind", ["each alone", "array", "function"])
+def test_guarded_normal_rule_keeps_its_promise_where_few_rows_hold_the_sum(kind, few):
+    """Rows of many sizes near ties. Without the guard the same decisions refute it, without a warning."""
     rules = {"normal": {"skewness_guard": False}, "guarded": {}, "betting": {"support": (-3.0, 3.0)}}
-    wrong, warned = dict.fromkeys(rules, 0), 0
-    for t in range(200):
-        x = 1e-3 * rng.standard_normal(5000)
-        x[rng.choice(5000, few, replace=False)] = 0.3 + 0.5 * rng.standard_normal(few)
-        gap = 0.25 * math.sqrt(few) * rng.standard_normal()
+    wrong, warned, tests, rng = dict.fromkeys(rules, 0), 0, {}, np.random.default_rng(few)
+    for t in range(300):
+        x, level = held_by(few, rng)
+        source = ArraySource(x[:, None])
+        if kind == "function":
+            source = CallableSource(lambda arms, rows, x=x: x[rows, None], 1, 5000, first_look=50)
         for rule, options in rules.items():
-            test = fr.AcceptTest(x, rng=t, **options)
-            missed = test.decide(math.fsum(x) + gap) != (gap < 0.0)
+            if kind == "each alone" or not t:
+                tests[rule] = fr.AcceptTest(source, rng=t, **options)
+            tests[rule].source = source
+            missed = tests[rule].decide(level) != (math.fsum(x) > level)
             wrong[rule] += missed
-            warned += missed and rule == "guarded" and bool(test.warnings)
-    assert_rate_at_most(wrong["betting"], 200, 0.05)
-    for rule in ("normal", "guarded"):
-        with pytest.raises(AssertionError, match="promised 0.05"):
-            assert_rate_at_most(wrong[rule], 200, 0.05)
-    assert warned < 0.1 * wrong["guarded"]
+            warned += missed and rule == "normal" and bool(tests[rule].warnings)
+    assert_rate_at_most(wrong["guarded"], 300, 0.05)
+    assert_rate_at_most(wrong["betting"], 300, 0.05)
+    assert wrong["guarded"] == 0 or kind == "function"
+    with pytest.raises(AssertionError, match="promised 0.05"):
+        assert_rate_at_most(wrong["normal"], 300, 0.05)
+    assert warned < 0.1 * wrong["normal"]
+
+
+@pytest.mark.parametrize("law", ["standard_normal", "standard_exponential", "standard_t"])
+def test_the_memory_of_few_rows_costs_nothing_on_common_laws(law):
+    """Rows read by one test for all decisions are those of a test for each: the former keeps nothing between them."""
+    rng = np.random.default_rng(5)
+    d = rng.standard_t(5.0, 20_000) if law == "standard_t" else getattr(rng, law)(20_000)
+    d -= d.mean()
+    levels = rng.uniform(-0.3, 0.3, 2000) * d.size
+    together, alone = fr.AcceptTest(d, rng=1, scan_advantage=1.0), np.random.default_rng(1)
+    read = {True: 0, False: 0}
+    for level in levels:
+        together.decide(level)
+        read[True] += together.n_read
+        single = fr.AcceptTest(d, rng=alone, scan_advantage=1.0)
+        single.decide(level)
+        read[False] += single.n_read
+    assert read[True] < 1.1 * read[False]
 
 
 def test_rare_events_among_equal_rows_are_waited_for_and_flagged(rng):
@@ -264,7 +306,7 @@ def test_rare_events_among_equal_rows_are_waited_for_and_flagged(rng):
         x = np.zeros(5000)
         x[:events] = 1.0
         x -= x.mean()
-        wrong, warned = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.1)
+        wrong, warned = decided_alone(x, 300, 1, rng, bound="normal", delta=0.1)
         assert wrong < 0.25 * 300
         assert warned >= 0.8 * wrong - 3
         wrong, _ = wrong_decisions(x, 300, 1, rng, bound="normal", delta=0.1, skewness_guard=True)

@@ -74,31 +74,63 @@ def held_back(x, n_rows, quantile):
     return 0.0
 
 
+def carried_by(x):
+    """Kurtosis of the rows x; 0 where it does not say that few of them carry the spread."""
+    x = x - x.mean()
+    kurtosis = (x**4).mean() / (x**2).mean() ** 2 if x.any() else 0.0
+    return kurtosis if kurtosis > 40 else 0.0
+
+
 def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", first_look=50, growth=2.0, student=False,
-           skewness_guard=None, support=None, advantage=1.0):
-    """Whether sum(d) > threshold, with rows in the order that `order` draws."""
+           skewness_guard=None, support=None, advantage=1.0, past=0.0):
+    """Whether sum(d) > threshold, with rows in the order that `order` draws.
+
+    `past` is the kurtosis that the decisions before left, None before the first; `answer.past` is what this one leaves.
+    """
     if skewness_guard is None:
         skewness_guard = bound == "normal" and schedule == "geometric"
     n_rows = len(d)
     level = threshold / n_rows
     low, high = support or (-math.inf, math.inf)
-    answer = SimpleNamespace(n_read=0, n_evaluated=0, n_looks=0, stopped_by="bound", skewed=False, constant=False)
+    answer = SimpleNamespace(n_read=0, n_evaluated=0, n_looks=0, stopped_by="bound", skewed=False, constant=False,
+                             past=past)
     if level < low or level >= high:
         answer.accepted = level < low
         return answer
     looks = looks_of(schedule, n_rows, min(first_look, n_rows), growth)
+
+    def leave(rows):
+        kept = max(carried_by(rows), (past or 0.0) / 2) if bound == "normal" and skewness_guard else 0.0
+        answer.past = kept if kept > 40 else 0.0
+        return answer
+
+    def full_pass(rows):
+        total = math.fsum(d)
+        answer.accepted, answer.stopped_by, answer.mean = total > threshold, "exact", total / n_rows
+        answer.n_read = n_rows
+        answer.n_evaluated += n_rows
+        answer.n_looks += 1
+        return leave(d if past != 0.0 or carried_by(rows) else rows)
+
+    first = next(k for k, n in enumerate(looks) if n >= 5 * (past or 0.0) or n == n_rows)
+    if bound == "normal" and skewness_guard and advantage > 1:
+        small = past is None and looks[0] < n_rows <= 8192 and support is None
+        if small or (past and advantage * looks[first] >= n_rows):
+            return full_pass(d)
     seen = []
     for k, n in enumerate(looks):
+        if k < first:
+            continue
         seen += [float(d[row]) for row in order.advance(rng, len(seen), n)]
         x = np.array(seen)
         answer.n_read = answer.n_evaluated = n
-        answer.n_looks = k + 1
+        answer.n_looks += 1
         answer.mean = x.mean()
         std, gap = x.std(), x.mean() - level
         known = std > 1e-12 * abs(x).max()
         if n == n_rows:
             answer.accepted, answer.stopped_by = bool(gap > 0), "exact"
-            return answer
+            return leave(x)
         widths = half_widths(bound, schedule, n_rows, looks, first_look, growth, delta, student, std, high - low,
                              not skewness_guard)
         if bound == "normal" and known:
@@ -121,17 +153,12 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
                 shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
                 answer.skewed = bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
             answer.accepted = bool(gap > 0)
-            return answer
+            return leave(x)
         if advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows:
             needed = n_rows
             if known:
                 needed = next(look for look, width in zip(looks[k + 1:], widths[k + 1:], strict=True)
                               if width < abs(gap) or look == n_rows)
             if advantage * (needed - n) > n_rows:
-                total = math.fsum(d)
-                answer.accepted, answer.stopped_by, answer.mean = total > threshold, "exact", total / n_rows
-                answer.n_read = n_rows
-                answer.n_evaluated += n_rows
-                answer.n_looks += 1
-                return answer
+                return full_pass(x)
     raise AssertionError("the last look reads every row")

@@ -16,6 +16,7 @@ cdef enum:                          # rewards of one arm
     ROWS_PER_BLOCK = 512            # whose moments are taken while they are in cache; also the grain of all sums
     ROWS_PER_DECISION = 4096        # most at once for a decision against a threshold, which holds them without memory
     ROWS_PER_CALL = 8192            # most at once of a source that is cheaper in large blocks
+    ROWS_AT_FIRST = 8192            # of an array, whose first decision reads them all: in less time than it is set up
     DRAWS_PER_CALL = 1024           # most at once of rows drawn by weight
     ROWS_PER_CHECK = 4096           # between two looks at pending signals
     ROWS_IN_ORDER_PER_CHECK = 1 << 18

@@ -21,6 +21,7 @@ cdef class ThresholdRace:
     cdef readonly double mean, half_width, skewness, kurtosis
     cdef readonly bint outside, constant, skewed        # what may void the promise: see AcceptResult.warnings
     cdef int stop
+    cdef double past_kurtosis               # left by the decisions before, see `kurtosis_to_keep`; -1 before the first
     cdef rule_t rule
     cdef tally_t tally
     cdef bint of_array
@@ -35,9 +36,13 @@ cdef class ThresholdRace:
     cdef void _forget(self) noexcept nogil
     cdef int _finish(self, bint accepted, int stop) noexcept nogil
     cdef int _decide(self) except -1 nogil
+    cdef bint _reads_all_at_once(self, Py_ssize_t k) noexcept nogil
+    cdef int _look_at_all(self, const Py_ssize_t *arms, int n_arms, double *sums) except -1 nogil
     cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil
     cdef void _describe(self, double shift) noexcept nogil
+    cdef bint _guards(self) noexcept nogil
+    cdef double _advantage(self) noexcept nogil
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil
     cdef int _find_bad_row(self) except -1

@@ -20,10 +20,12 @@ from fastrace._math._betting cimport bets_init, bets_t, wealth_extend, wealth_in
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness
-from fastrace._math._simd cimport fr_all_finite
-from fastrace._math._rule cimport BETTING, look_t, rule_look, tally_clear, tally_decides, tally_extend, tally_needs
-from fastrace.races._reading cimport (ROWS_PER_DECISION, bad_row, first_bad, first_outside, mean_work, price_of_a_row,
-                                      price_of_a_row_of_an_array, read_rows)
+from fastrace._math._simd cimport fr_all_finite, fr_sum
+from fastrace._math._skewness cimport few_carry, kurtosis_to_keep, rows_to_meet_few
+from fastrace._math._rule cimport (BETTING, NORMAL, look_t, rule_look, tally_clear, tally_decides, tally_extend,
+                                   tally_needs)
+from fastrace.races._reading cimport (ROWS_AT_FIRST, ROWS_PER_DECISION, bad_row, first_bad, first_outside, mean_work,
+                                      price_of_a_row, price_of_a_row_of_an_array, read_rows)
 from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
@@ -95,6 +97,7 @@ cdef class ThresholdRace:
         self.rule.log_inv_delta = share[0] if self.rule.n_looks else 0.0
         for k in range(self.rule.n_looks):
             rule_look(&self.rule, &self.rule.look[k], n[k], share[k], factor[k])
+        self.past_kurtosis = -1.0
         self._forget()
         guard_built(&self.guard, 0)
 
@@ -190,6 +193,7 @@ cdef class ThresholdRace:
         row_stream_seed(&stream, seed)
         guard_enter(&self.guard, self)
         try:
+            self.past_kurtosis = 0.0
             with nogil:
                 self.decide_alone(&stream.bits, threshold, self.tally.low, self.tally.high)
         except BaseException:
@@ -200,6 +204,8 @@ cdef class ThresholdRace:
         return bool(self.accepted)
 
     cdef int _finish(self, bint accepted, int stop) noexcept nogil:
+        if self.n_looks and self._guards():
+            self.past_kurtosis = kurtosis_to_keep(self.kurtosis, max(self.past_kurtosis, 0.0))
         self.accepted = accepted
         self.stop = stop
         return 0
@@ -251,6 +257,10 @@ cdef class ThresholdRace:
         level = target / <double>self.n_rows
         if level < self.tally.low or level >= self.tally.high:
             return self._finish(level < self.tally.low, BY_BOUND)
+        while k < self.rule.n_looks - 1 and self.rule.look[k].n < rows_to_meet_few(self.past_kurtosis):
+            k += 1
+        if self._reads_all_at_once(k):
+            return self._scan(arms, n_arms, target, shift)
         self.order.drawn = 0
         while True:
             while n < self.rule.look[k].n:
@@ -265,7 +275,7 @@ cdef class ThresholdRace:
                 if not self.order.held or count == ROWS_PER_DECISION:
                     check_signals()
             k += 1
-            self.n_looks = k
+            self.n_looks += 1
             self._describe(shift)
             if n == self.n_rows:
                 self.half_width = 0.0
@@ -277,6 +287,44 @@ cdef class ThresholdRace:
                 return self._finish(self.tally.seen.mean > level, BY_BOUND)
             if self._scan_is_cheaper(k - 1, level):
                 return self._scan(arms, n_arms, target, shift)
+
+    cdef bint _reads_all_at_once(self, Py_ssize_t k) noexcept nogil:
+        """Whether a decision whose first look is look k is by a full pass, which sees how few rows carry the spread.
+
+        So is the first one about a small array; and later ones, where few do and so large a look costs as much.
+        """
+        if self.past_kurtosis == 0.0 or not self._guards():
+            return False
+        if self.past_kurtosis < 0.0:
+            return (self.of_array and self.rule.look[0].n < self.n_rows <= ROWS_AT_FIRST and self._advantage() > 1.0
+                    and not isfinite(self.tally.low) and not isfinite(self.tally.high))
+        return self._advantage() > 1.0 and self._advantage() * self.rule.look[k].n >= self.n_rows
+
+    cdef int _look_at_all(self, const Py_ssize_t *arms, int n_arms, double *sums) except -1 nogil:
+        """A full pass that takes the moments of all differences too; 0 if one of them is not finite."""
+        cdef double *d = self.block
+        cdef double *out[2]
+        cdef int64_t first = 0
+        cdef Py_ssize_t i, count
+        out[0], out[1] = d, d + ROWS_PER_DECISION
+        tally_clear(&self.tally, &self.rule)
+        while first < self.n_rows:
+            count = <Py_ssize_t>min(<int64_t>ROWS_PER_DECISION, self.n_rows - first)
+            self._source.fill_range(first, count, arms, n_arms, out)
+            for i in range(n_arms):
+                sums[i] += fr_sum(out[i], count)
+            if n_arms == 2:
+                for i in range(count):
+                    d[i] = d[ROWS_PER_DECISION + i] - d[i]
+            if not fr_all_finite(d, count):
+                sums[0] = sums[1] = 0.0
+                return 0
+            tally_extend(&self.tally, &self.rule, d, count, 0.0)
+            first += count
+            if not self.order.held or count == ROWS_PER_DECISION:
+                check_signals()
+        self._describe(0.0)
+        return 1
 
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil:
         """Read and digest one block; 1 if a difference is -inf, so that the mean is."""
@@ -320,15 +368,21 @@ cdef class ThresholdRace:
         self.skewness = moments4_skewness(&self.tally.seen)
         self.kurtosis = moments4_kurtosis(&self.tally.seen)
 
+    cdef bint _guards(self) noexcept nogil:
+        return self.rule.bound == NORMAL and self.rule.guard
+
+    cdef double _advantage(self) noexcept nogil:
+        """Cost of a row of the race over one of a full pass in order."""
+        if not isnan(self.advantage):
+            return self.advantage
+        if self.of_array:
+            return price_of_a_row_of_an_array(self._source, self.order.in_window, self.rule.bound == BETTING)
+        return price_of_a_row(self._source, self.order.in_window, mean_work(self.rule.bound == BETTING),
+                              <double>self._source.n_arms)
+
     cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
         """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
-        cdef double advantage = self.advantage
-        if isnan(advantage):
-            if self.of_array:
-                advantage = price_of_a_row_of_an_array(self._source, self.order.in_window, self.rule.bound == BETTING)
-            else:
-                advantage = price_of_a_row(self._source, self.order.in_window, mean_work(self.rule.bound == BETTING),
-                                           <double>self._source.n_arms)
+        cdef double advantage = self._advantage()
         if advantage <= 1.0:
             return False
         return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
@@ -339,7 +393,10 @@ cdef class ThresholdRace:
         cdef double known[2]
         cdef double total
         sums[0] = sums[1] = known[0] = known[1] = 0.0
-        self._source.total(arms, n_arms, sums)
+        # Where few rows carry the spread of what has been read, see how few do of all rows.
+        if not (self.past_kurtosis != 0.0 or few_carry(self.kurtosis)) or not self._guards() or (
+                not self._look_at_all(arms, n_arms, sums)):
+            self._source.total(arms, n_arms, sums)
         total = sums[1] - sums[0] if n_arms == 2 else sums[0]
         if isnan(total) or total == INFINITY:
             with gil:
@@ -360,6 +417,16 @@ cdef class ThresholdRace:
         if row is not None:
             self._refuse(row)
         raise ValueError("the sum of the rewards overflows, though each of them is finite")
+
+    def _get_kurtosis(self):
+        return self.past_kurtosis
+
+    def _set_kurtosis(self, double kurtosis):
+        if not (kurtosis == -1.0 or 0.0 <= kurtosis < INFINITY):
+            raise ValueError(f"the kurtosis of decisions before is {kurtosis}; -1 or a finite one from 0 on is needed")
+        guard_enter(&self.guard, self)
+        self.past_kurtosis = kurtosis
+        guard_leave(&self.guard)
 
     def _get_order(self):
         guard_enter(&self.guard, self)

@@ -502,20 +502,23 @@ cdef class RaceChain(ExactChain):
         self.weighted = weighted
         self.low = low_
         self.high = high_
+        race.past_kurtosis = 0.0
         guard_built(&self.guard, 1)
 
     def _take_cache(self, cache):
-        cdef double total
+        cdef double total, kurtosis
         cdef int64_t losses
-        total, losses = (NAN, 0) if cache is None else cache
-        if losses < 0:
-            raise ValueError(f"a chain has lost {losses} races; at least 0 are possible")
+        total, losses, kurtosis = (NAN, 0, 0.0) if cache is None else (*cache, 0.0)[:3]
+        if losses < 0 or not 0.0 <= kurtosis < INFINITY:
+            raise ValueError(f"a chain has lost {losses} races, and they left a kurtosis of {kurtosis}; at least 0 are "
+                             f"possible")
         self.total, self.losses = total, losses
+        self.race.past_kurtosis = kurtosis
         self.proposed = NAN
 
     @property
     def cache(self):
-        return self.total, self.losses
+        return self.total, self.losses, self.race.past_kurtosis
 
     cdef int decide(self, double threshold) except -1 nogil:
         cdef double size = self.size_of_move(), low = self.low, high = self.high

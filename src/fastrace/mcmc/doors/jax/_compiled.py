@@ -18,7 +18,7 @@ from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._rows import ChainState, RowKernel
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
 
-NOTHING_KNOWN = np.array([0, 0x7FF80000, 0, 0], np.uint32)  # a total of nan and no losses
+NOTHING_KNOWN = np.array([0, 0x7FF80000, 0, 0, 0, 0], np.uint32)  # a total of nan, no losses, and no kurtosis
 
 
 class CompiledState(NamedTuple):
@@ -27,7 +27,7 @@ class CompiledState(NamedTuple):
     Attributes
     ----------
     position : Array of shape (dim,)
-    cache : Array of uint32, shape (4,)
+    cache : Array of uint32, shape (6,)
         The words of what the kernel keeps of the position besides.
     """
 

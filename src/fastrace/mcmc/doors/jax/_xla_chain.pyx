@@ -53,23 +53,24 @@ cdef class Crew:
         guard_built(&self.guard, 0)
         crews[self.number] = self
 
-cdef struct cache_t:            # of a chain that knows its log-likelihood, and how many races in a row it lost
+cdef struct cache_t:            # of a chain that knows its log-likelihood, and what its races left: see `RaceChain`
     double total
     int64_t losses
+    double kurtosis
 
-CACHE_WORDS = 4
+CACHE_WORDS = sizeof(cache_t) // 4
 
 
 cdef object _loaded(cache_t *cache, bint races):
     if races:
-        return None if cache.total != cache.total and cache.losses == 0 else (cache.total, cache.losses)
+        return cache.total, cache.losses, cache.kurtosis
     return None if cache.total != cache.total else cache.total
 
 
 cdef int _saved(object cache, cache_t *out) except -1:
-    out.total, out.losses = NAN, 0
+    out.total, out.losses, out.kurtosis = NAN, 0, 0.0
     if isinstance(cache, tuple):
-        out.total, out.losses = cache
+        out.total, out.losses, out.kurtosis = cache
     elif cache is not None:
         out.total = cache
     return 0

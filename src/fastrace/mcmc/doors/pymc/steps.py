@@ -200,8 +200,8 @@ class MetropolisStep(_RowStep):
         if started and self.tune and reference is not None:
             theta = tuning.center + tuning.factor @ self.rng.standard_normal(len(theta))
         whitened = np.linalg.solve(tuning.factor, theta - tuning.center)
-        # Of what the chain knew of its place, only the count of races lost is true elsewhere.
-        cache = (math.nan, chain.cache[1]) if isinstance(chain.cache, tuple) else None
+        # Of what the chain knew of its place, only what its races left is true elsewhere.
+        cache = (math.nan, *chain.cache[1:]) if isinstance(chain.cache, tuple) else None
         return replace(chain, position=theta, whitened=whitened, cache=cache, tuning=tuning)
 
     def _theta(self) -> NDArray[np.float64]:
