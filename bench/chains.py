@@ -201,6 +201,17 @@ def softmax() -> Any:
     return mcmc.Softmax(*headline.softmax(), prior_sd=10.0)
 
 
+def softmax_of_groups(n_groups: int, n_classes: int) -> Any:
+    X, y, codes = headline.softmax_of_groups(n_groups, n_classes)
+    return mcmc.Softmax(X, y, n_classes, groups=codes)
+
+
+def softmax_of_groups_by_nuts(n_groups: int, n_classes: int) -> Figure:
+    model = _peers.classes_of_groups(n_classes, n_groups)
+    found = _peers.by_numpyro(model, headline.softmax_of_groups(n_groups, n_classes), 300, 200)
+    return given(found, "not centred, 300 steps of warm-up, 200 draws")
+
+
 def near_normal() -> Any:
     return mcmc.GLM(*headline.logistic(100_000, 10), prior_sd=10.0, shuffle=1)
 
@@ -365,6 +376,15 @@ ROWS = {
             ),
         },
     ),
+    **{
+        f"softmax-{n_groups}-groups": Row(
+            f"softmax, 1e5 rows, {n_groups:,} groups x {n_classes} classes",
+            math.nan,
+            {"mcmc.sample": partial(chains, partial(softmax_of_groups, n_groups, n_classes), 10_000)},
+            {"NumPyro NUTS": partial(softmax_of_groups_by_nuts, n_groups, n_classes)},
+        )
+        for n_groups, n_classes in ((200, 5), (1000, 3))
+    },
     "headline": Row(
         "near-normal logistic, 1e5 rows, d = 10, exact",
         1_000_000,

@@ -127,6 +127,26 @@ def classes(n_classes, sd=10.0):
     return model
 
 
+def classes_of_groups(n_classes, n_groups):
+    """Softmax regression with intercepts of groups, not centred: NumPyro's function of columns, outcome and codes.
+
+    With priors like the weak ones of `mcmc.Softmax`.
+    """
+    import jax.numpy as jnp
+    import numpyro
+    from numpyro import distributions as of
+
+    def model(x, outcome, codes):
+        beta = numpyro.sample("beta", of.Normal(0.0, 2.5).expand([x.shape[1], n_classes - 1]).to_event(2))
+        sd = numpyro.sample("sd", of.HalfNormal(2.5).expand([n_classes - 1]).to_event(1))
+        raw = numpyro.sample("raw", of.Normal(0.0, 1.0).expand([n_groups, n_classes - 1]).to_event(2))
+        effects = numpyro.deterministic("effects", sd * raw)
+        eta = jnp.concatenate([jnp.zeros((len(x), 1)), x @ beta + effects[codes]], axis=1)
+        numpyro.sample("y", of.Categorical(logits=eta), obs=outcome)
+
+    return model
+
+
 def by_hmcecs(X, y, mode, n_warmup=500, n_draws=8000, n_subsample=200, **options):
     """A `regression` by energy-conserving subsampling about the mode, to second order."""
     import jax.numpy as jnp
