@@ -331,3 +331,31 @@ def test_a_race_that_took_too_long_stands_behind_the_time_out(limit):
 def test_a_journal_that_is_no_path_is_refused_in_words(journal):
     with pytest.raises(TypeError, match="journal is .*; the path of a file is needed"):
         go(Grader(VALUES), journal=journal)
+
+
+@pytest.mark.parametrize("rule", [lambda: fr.LUCB(3, 1, cost=1.0), lambda: fr.LUCB(3, 1, cost=1.0, paired=True),
+                                  lambda: fr.BettingRace(3, support=(0, 1), cost=1.0)])
+def test_calls_that_failed_count_in_the_budget_of_a_run_that_goes_on(rule):
+    rng, means = np.random.default_rng(1), np.array([0.5, 0.52, 0.5])
+    rule, asked = rule(), []
+
+    async def evaluate(arm, k):
+        asked.append(arm)
+        if len(asked) % 5 == 0:
+            raise OSError
+        return float(rng.random() < means[arm])
+
+    def pull(arms, k):
+        wanted = np.repeat(arms, k) if isinstance(rule, fr.LUCB) else np.tile(arms, (k.size, 1))
+        asked.extend(wanted.ravel())
+        return (rng.random(wanted.shape) < means[wanted]).astype(float)
+
+    for budget in range(250, 300):          # until no reward is held that lacks others of its request
+        result = asyncio.run(fr.race_async(evaluate, race=rule, retries=3, concurrency=1, max_pulls=budget))
+        if rule._flight.idle:
+            break
+    failed = result.n_failed
+    assert failed >= 40 and result.cost == len(asked)
+    result = rule.run(pull, max_pulls=600)
+    assert result.stopped_by == "max_pulls" and 597 < len(asked) <= 600
+    assert result.n_failed == failed and result.cost == len(asked)

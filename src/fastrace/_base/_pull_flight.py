@@ -130,16 +130,21 @@ class PullFlight:
 
     def follow(self) -> None:
         """See what the rule has taken while nothing of use was in flight; answers of arms that left may yet come."""
-        for arm, made in enumerate(self.rule._made().tolist()):
+        taken = [self.start] * len(self.taken) if self.rounds else self.rule._made().tolist()
+        for arm, made in enumerate(taken):
             if made > self.taken[arm]:
                 self.taken[arm] = self.next[arm] = made
                 self.free[arm] = []
         self.spent = False
         self.aim()
 
+    def lost(self) -> int:
+        """Calls that were paid for and whose rewards the rule has not taken, those that failed included."""
+        return int((self.paid - self.used + self.failed).sum())
+
     def remaining(self) -> float:
         """Calls that may still be paid for."""
-        return self.limit - self.start - int((self.paid - self.used + self.failed).sum())
+        return self.limit - self.start - self.lost()
 
     def record(self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0) -> None:
         """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked.
@@ -255,8 +260,7 @@ class PullFlight:
                 if there and not (math.isnan(value) and arm in silent) and self._why_bad(k, arm, value) is None]
         if not good:
             return False
-        if not self.rounds:
-            self.follow()
+        self.follow()
         for k, arm, _ in cells:
             self.paid[arm] += 1
             self.next[arm] = max(self.next[arm], k + 1)

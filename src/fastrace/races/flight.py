@@ -99,7 +99,8 @@ async def race_async(
         the race goes on with it: it asks for nothing that stands in it, and counts the calls that failed. The journal
         of another race is refused. Beside `race` it needs a `LUCB` or `BettingRace` of which nothing has been asked
         yet; make the same one again to go on. Where it holds more calls than `max_pulls`, all rewards in it are used,
-        and a warning of the result says so.
+        and a warning of the result says so. Calls that were under way when the process was killed stand in no line, so
+        `max_pulls` and the cost do not count them: at most `concurrency` of them for each kill.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
@@ -107,7 +108,7 @@ async def race_async(
     **options
         Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB` or
         `BettingRace`, `max_pulls`: most calls to pay for, those that failed and those before this call of `race_async`
-        included. It may be called again with more.
+        included. It may be called again with more, as may `run` of the rule, whose `max_pulls` counts them too.
 
     Returns
     -------

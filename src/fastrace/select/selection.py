@@ -273,7 +273,8 @@ class Selection(OverTables, PullsInFlight):
             rewards = _frames.by_arm(rewards, self._names, np.repeat(*self._core.ask()))
         with _checks.named_arms(self._names, self._core):
             self._core.tell(rewards)
-        self._flight = None
+        if self._flight is not None:
+            self._flight.follow()
 
     def run(
         self, pull: Any, max_pulls: int | None = None, *, order: str = "random", rng: _checks.RngLike = None,
@@ -356,8 +357,8 @@ class Selection(OverTables, PullsInFlight):
         self, pull: Any, max_pulls: int | None, order: str, rng: _checks.RngLike, progress: bool, end: float = math.inf
     ) -> SelectionResult:
         """What `run` does, for the callers of users."""
-        limit = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
-        limit = NO_LIMIT if limit is None else min(limit, NO_LIMIT)
+        most = _checks.budget(max_pulls, self._n_arms, not self.done and self._core.unpulled())
+        limit = NO_LIMIT if most is None else min(most, NO_LIMIT)
         shown = _checks.flag(progress, "progress")
         source = self._rewards(pull, order, rng)
         total = None if max_pulls is None else limit
@@ -365,7 +366,6 @@ class Selection(OverTables, PullsInFlight):
         if not self.done:
             if ledger is not None or self._flight is None or not self._flight.by_run:
                 self._not_in_flight("run()")
-                self._flight = None
         endless = self._need_not_end() and max_pulls is None and ledger is None
 
         def run(part: int, last: bool) -> bool:
@@ -380,7 +380,8 @@ class Selection(OverTables, PullsInFlight):
                 if self._flight is not None and not self.done and self.n_pulls < limit:
                     self._flight.finish(lambda arms, pulls: source.read(arms, np.full(arms.size, pulls.size)),
                                         lambda error: (apart := take_apart(error, source)) and apart[2:])
-                    self._flight = None
+                if self._flight is not None and not self.done:
+                    limit = max(limit - self._flight.lost(), 0)     # calls by requests that gave nothing count
                 late = self._in_parts(run, lambda: int(self._bought().sum()), self._n_arms, limit, end, show, shown,
                                       "pulls" if endless else "")
         except BaseException as error:
@@ -393,6 +394,8 @@ class Selection(OverTables, PullsInFlight):
             handed_over(error, "rule", self, "error.rule.run(pull) goes on where it stopped", self._paid())
             raise
         finally:
+            if self._flight is not None:
+                self._flight.follow()
             if ledger is not None and isinstance(source, ResampledPulls):
                 rows = source._rows_to_draw(self._core.asking)
                 self._redrawn = rows if rows.size else None
@@ -422,7 +425,8 @@ class Selection(OverTables, PullsInFlight):
         if (apart is None and refused is None) or self._under_way:
             return
         arms, counts, rewards, read = apart or (*refused, None)
-        flight = self._new_flight()
+        flight = self._new_flight() if self._flight is None else self._flight
+        flight.follow()
         pulls = np.concatenate([np.arange(flight.taken[arm], flight.taken[arm] + count)
                                 for arm, count in zip(arms.tolist(), counts.tolist(), strict=True)])
         cells = list(zip(pulls.tolist(), np.repeat(arms, counts).tolist(), rewards.tolist(), strict=True))

@@ -331,6 +331,8 @@ class StreamRace(RoundsInFlight):
                 if self._flight is not None and not self.done and self._n_used() < last:
                     self._flight.finish(lambda arms, rounds: source.read(race.rows_of(rounds), arms).T.ravel(),
                                         lambda error: _by_arms(take_apart(error, source)))
+                if self._flight is not None and not self.done:
+                    last = max(last - self._flight.lost(), 0)       # calls by requests that gave nothing count
                 late = self._in_parts(go_on, self._n_used, most * race.n_arms, last, end, show, shown,
                                       "rewards" if endless else "")
             except BaseException as error:
