@@ -187,3 +187,14 @@ def test_means_are_those_of_quadrature():
     log = y.sum() * grid - len(y) * np.logaddexp(0.0, grid) - 0.5 * ((grid - 1.6) / 0.02) ** 2
     weights = np.exp(log - log.max())
     assert_mean(trace.draws[0, :, 0], weights @ grid / weights.sum())
+
+
+def test_a_density_of_each_entry_is_refused_by_name():
+    def ridge(theta):
+        return -0.5 * theta**2
+
+    model = mcmc.GLM(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2, prior=mcmc.LogDensity(ridge))
+    with pytest.raises(TypeError, match=r"log density 'ridge' returned .* theta of shape \(3,\); one number, .* sum"):
+        model.log_posteriors(np.ones((1, 3)))
+    with pytest.raises(TypeError, match=r"returned None at theta of shape \(2,\)"):
+        mcmc.LogDensity(lambda theta: None).evaluate(np.ones(2))

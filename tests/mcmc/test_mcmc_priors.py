@@ -597,16 +597,36 @@ def test_a_plain_horseshoe_has_no_slab():
     assert prior.value_and_gradient(point)[0] == pytest.approx(truth, rel=1e-12)
 
 
-def test_draws_under_a_plain_horseshoe_are_those_of_quadrature():
+def test_a_slab_may_be_a_number():
+    """Value by SciPy, gradient by differences, on the scale on which chains move."""
+    horseshoe = mcmc.Horseshoe(global_scale=0.5, slab_scale=0.8, slab_df=np.inf)
+    prior, names, _ = joint_prior(layout(), horseshoe)
+    assert names == ["global_scale(coefficients)", "local_scale(a)", "local_scale(b)"]
+    beta, tau, local = np.array([0.4, -0.1]), 0.3, np.array([2.0, 0.4])
+    wide = 1.0 / np.sqrt((tau * local) ** -2.0 + 0.8**-2.0)
+    truth = stats.norm(0.0, wide).logpdf(beta).sum() + stats.halfcauchy.logpdf(local).sum()
+    truth += stats.halfcauchy(scale=0.5).logpdf(tau) + np.log(tau * local.prod()) + stats.norm(3.0, 5.0).logpdf(0.2)
+    point = unconstrained(prior, np.concatenate([[0.2], beta, [tau], local]))
+    value, gradient = prior.value_and_gradient(point)
+    assert value == pytest.approx(truth, rel=1e-12)
+    for j, step in enumerate(1e-6 * np.eye(len(point))):
+        up, down = (prior.value_and_gradient(point + s)[0] for s in (step, -step))
+        assert (up - down) / 2e-6 == pytest.approx(gradient[j], abs=1e-6)
+    assert pickle.loads(pickle.dumps(prior)).value_and_gradient(point)[0] == value
+
+
+@pytest.mark.parametrize("slab", [np.inf, 0.2])
+def test_draws_under_a_horseshoe_without_a_learned_slab_are_those_of_quadrature(slab):
     """One coefficient in a Gaussian regression: E beta by integrals over global and local scale."""
     rng = np.random.default_rng(8)
     x = np.repeat([-1.0, 1.0], 40)
     y = 0.3 * x + rng.normal(size=80)
-    model = mcmc.GLM(x[:, None], y, "gaussian", scale=1.0, prior=mcmc.Horseshoe(global_scale=0.2, slab_scale=np.inf))
+    prior = mcmc.Horseshoe(global_scale=0.2, slab_scale=slab, slab_df=4.0 if slab == np.inf else np.inf)
+    model = mcmc.GLM(x[:, None], y, "gaussian", scale=1.0, prior=prior)
     assert model.names[1:] == ("global_scale(coefficients)", "local_scale(x0)")
     t = np.linspace(-9.0, 9.0, 1201)
     log_tau, log_lam = t[:, None], t[None]
-    variance = np.exp(2.0 * (log_tau + log_lam))
+    variance = 1.0 / (np.exp(-2.0 * (log_tau + log_lam)) + slab**-2.0)
     weight = stats.cauchy(scale=0.2).pdf(np.exp(log_tau)) * stats.cauchy.pdf(np.exp(log_lam))
     weight *= np.exp(log_tau + log_lam)
     weight *= stats.norm.pdf(x @ y / 80, 0.0, np.sqrt(variance + 1.0 / 80))

@@ -9,6 +9,7 @@ from fastrace import mcmc
 
 X = np.column_stack([DATA["x"], DATA["o"]])
 UNITS = np.array([1.0, -0.5, 2.0])
+SLAB = 0.7
 
 
 def local_scales(slab, df=1.0):
@@ -38,6 +39,22 @@ def centred(slab):
     return build
 
 
+def fixed_slab(standard):
+    """A slab that is a number, in units of the columns where it is standardised."""
+    def build(d):
+        tau, lam = pm.HalfCauchy("tau", 0.3), pm.HalfCauchy("lam", 1.0, shape=3)
+        wide = tau * lam * SLAB / pm.math.sqrt(SLAB**2 + tau**2 * lam**2)
+        if standard:
+            beta = pm.Deterministic("beta", pm.Normal("z", shape=3) * wide)
+        else:
+            beta = pm.Normal("beta", 0.0, wide, shape=3)
+        pm.Bernoulli("obs", logit_p=pm.Normal("a", 0.0, 5.0) + X @ (UNITS * beta if standard else beta),
+                     observed=d["k"])
+
+    build.slab, build.units = SLAB, UNITS if standard else 1.0
+    return build
+
+
 def in_units_of_sigma(d):
     """The global scale has a prior in units of sigma, which is a half-Cauchy scale itself; columns have their own."""
     sigma = pm.HalfCauchy("sigma", 1.5)
@@ -59,16 +76,19 @@ def multiplied_by_sigma(d):
 def log_density(build, at):
     """Of beta, and of scales on their natural scale, by SciPy."""
     sigma, odd = at.get("sigma", 1.0), build is multiplied_by_sigma
-    by_student = "lam" in at and "z" not in at
+    fixed = getattr(build, "slab", 0.0)
+    by_student = "lam" in at and "z" not in at and not fixed
     wide = at["tau"] * at["lam"] * (sigma if odd else 1.0)
     if "c2" in at:
         wide = wide / np.sqrt(1.0 + wide**2 / (at["c2"] * (4.0 if odd else 1.0)))
+    if fixed:
+        wide = wide / np.sqrt(1.0 + wide**2 / fixed**2)
     if build is in_units_of_sigma:
         wide = wide * np.abs(UNITS)
     out = stats.norm.logpdf(at["beta"], 0.0, wide).sum() + stats.norm.logpdf(at["a"], 0.0, 5.0)
     out += (stats.t(4.0, scale=0.5) if by_student else stats.cauchy()).logpdf(at["lam"]).sum()
     out += stats.invgamma.logpdf(at["c2"], 1.5, scale=6.0) if "c2" in at else 0.0
-    eta = at["a"] + X @ at["beta"]
+    eta = at["a"] + X @ (at["beta"] * getattr(build, "units", 1.0))
     if build is in_units_of_sigma:
         out += stats.t(2.0, scale=0.1 * sigma).logpdf(at["tau"]) + stats.cauchy(scale=1.5).logpdf(sigma)
     elif odd:
@@ -83,7 +103,8 @@ def log_density(build, at):
 
 
 @pytest.mark.parametrize("build", [
-    standardised(True), standardised(False), centred(True), centred(False), in_units_of_sigma, multiplied_by_sigma])
+    standardised(True), standardised(False), centred(True), centred(False), in_units_of_sigma, multiplied_by_sigma,
+    fixed_slab(True), fixed_slab(False)])
 def test_horseshoes_have_the_density_of_pymc(build):
     """At points that chains of the `GLM` move through, with the Jacobian of its coordinates by those of the density."""
     model = made(build)
@@ -129,6 +150,14 @@ def squared(d):
     pm.Bernoulli("obs", logit_p=pm.Normal("a") + X @ (pm.Normal("z", shape=3) * tau * lam**2), observed=d["k"])
 
 
+def slab_in_units_of_sigma(d):
+    """It is neither a number nor learned by itself."""
+    sigma = pm.HalfNormal("sigma")
+    tau, lam = pm.HalfCauchy("tau", 0.3), pm.HalfCauchy("lam", 1.0, shape=3)
+    wide = 1.0 / pm.math.sqrt((tau * lam) ** -2.0 + sigma**-2.0)
+    pm.Normal("obs", pm.Normal("a") + X @ (pm.Normal("z", shape=3) * wide), sigma, observed=d["y"])
+
+
 def another_slab(d):
     tau, lam = pm.HalfCauchy("tau", 0.3), pm.HalfCauchy("lam", 1.0, shape=3)
     c2 = pm.InverseGamma("c2", 1.5, 6.0)
@@ -136,11 +165,23 @@ def another_slab(d):
     pm.Bernoulli("obs", logit_p=pm.Normal("a") + X @ (pm.Normal("z", shape=3) * wide), observed=d["k"])
 
 
-@pytest.mark.parametrize("build", [other_local_scales, squared, another_slab])
+@pytest.mark.parametrize("build", [other_local_scales, squared, another_slab, slab_in_units_of_sigma])
 def test_what_only_looks_like_a_horseshoe_is_none(build):
     with pm.Model() as model:
         build({name: pm.Data(name, value) for name, value in DATA.items()})
     refused_as_hierarchy(model, "the effects 'z' are spread by")
+
+
+def test_a_truncated_scale_is_refused_by_its_name():
+    """PyMC has no list of its parameters."""
+    def build(d):
+        tau, lam = pm.HalfCauchy("tau", 0.3), pm.Truncated("lam", pm.HalfCauchy.dist(1.0), upper=9.0, shape=3)
+        pm.Bernoulli("obs", logit_p=pm.Normal("a") + X @ (pm.Normal("z", shape=3) * tau * lam), observed=d["k"])
+
+    model = made(build)
+    with pytest.raises(ValueError, match="the prior of the scale 'lam' is Truncated; mcmc.GLM has HalfNormal"):
+        model.as_glm()
+    assert "the prior of the scale 'lam' is Truncated" in model.describe()
 
 
 def test_the_rows_of_a_horseshoe_are_the_data():

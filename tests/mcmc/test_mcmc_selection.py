@@ -198,6 +198,26 @@ def test_a_prior_of_the_number_of_coefficients(n, prior):
     assert_sets_fit(mcmc.VariableSelection(model, prior, decision="exact"), probabilities, n, 4)
 
 
+@pytest.mark.parametrize("sizes", [(0, 1, 2), (2, 3), (3, 4, 5)])
+@few_or_many("n", 800, 60_000)
+def test_sets_of_impossible_sizes_are_never_drawn(n, sizes):
+    """Of what is left each set has its probability, from starts at random."""
+    X, y, model = gaussian(prior_sd=0.5)
+
+    def prior(k):
+        return 0.3 * k if k in sizes else -math.inf
+
+    probabilities = enumerated(X, y, 0.5, 0.0, lambda chosen: prior(int(chosen.sum())))
+    kernel = mcmc.VariableSelection(model, prior, decision="exact")
+    trace = assert_sets_fit(kernel, probabilities, n, 4)
+    drawn = np.count_nonzero(trace.draws, axis=2)
+    assert set(np.unique(drawn)) <= set(sizes)
+    assert all(np.count_nonzero(kernel.init(None, seed).position) in sizes for seed in range(30))
+    outside = np.where(np.arange(5) < (5 if 5 not in sizes else 0), 1.0, 0.0)
+    with pytest.raises(ValueError, match="coefficients of those that may be out, which has prior 0"):
+        kernel.init(outside)
+
+
 def test_a_share_with_a_beta_prior_is_that_of_coefficients_that_may_be_out():
     """With 1, 1 every number of them is as likely; those always in do not count."""
     X, y, model = gaussian(p=4, prior_sd=0.5)
@@ -290,6 +310,7 @@ def test_sets_of_a_logistic_model_have_their_probabilities(n, decision):
 
 @pytest.mark.parametrize(("options", "prior"), [
     ({"prior_sd": 1.0}, 0.3), ({"prior_mean": 0.2, "prior_sd": 0.7}, None),
+    ({"prior_sd": 1.0}, lambda k: 0.0 if k in (1, 2) else -math.inf),
     *(({"prior_sd": np.inf, "prior": slab}, prior) for slab in SLABS.values() for prior in (mcmc.Beta(1.0, 2.0), None)),
 ])
 def test_steps_are_those_of_the_twin(options, prior):
@@ -393,6 +414,9 @@ def test_races_are_checked():
     ({"prior": 0.0}, "probabilities of inclusion above 0"),
     ({"prior": [0.5, 0.5, 1.5]}, "probabilities of inclusion above 0"),
     ({"prior": lambda k: -math.inf}, "prior returned -inf for a number of coefficients"),
+    ({"prior": lambda k: 0.0 if k in (0, 2) else -math.inf}, r"2 sizes of a set are possible, \[0, 2\]"),
+    ({"prior": lambda k: 0.0 if k == 1 else -math.inf}, "and be two at least"),
+    ({"prior": lambda k: math.inf}, "prior returned inf for a number of coefficients"),
     ({"decision": "guess"}, "decision is 'guess'"),
     ({"always": [3]}, "always is"),
     ({"always": [0.5]}, "always is"),

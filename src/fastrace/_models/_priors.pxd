@@ -10,7 +10,7 @@ from fastrace._models._factors cimport factor_t
 
 cdef struct coefficient_t:
     int kind                    # a location of _math/_densities.pxd
-    double mean, scale, df      # scale: where it is fixed
+    double mean, scale, df      # scale: where it is fixed; of a horseshoe, the slab's, infinite without one
     double constant             # of the standardised density
     Py_ssize_t shared           # hyperparameter that is the log of the scale, or -1
     Py_ssize_t local            # hyperparameter that is the log of a horseshoe's local scale, or -1

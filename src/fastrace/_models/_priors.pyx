@@ -54,6 +54,10 @@ def refuse_density(value, theta):
                      f"parameters are impossible")
 
 
+cdef inline double precision_of_slab(const coefficient_t *c, const double *phi) noexcept nogil:
+    return exp(-2.0 * phi[c.slab]) if c.slab >= 0 else 1.0 / (c.scale * c.scale)
+
+
 cdef class JointPrior:
     """The prior of all that a chain moves.
 
@@ -63,7 +67,7 @@ cdef class JointPrior:
         (kind, mean, scale, df, pool) of each: kind from `LOCATIONS`, pool the number of a pool or -1.
     pools : sequence of tuple
         ("shared", scale prior), or ("horseshoe", prior of the global scale, of each local scale, of the slab's scale);
-        without a slab the last is None.
+        without a slab, or with one whose scale is known, the last is None, and such a scale follows.
         A scale prior is (name in `SCALES`, a, b), or (name, a, b, power): then it is that of scale^power.
     factors : sequence of tuple
         (n_groups, scale priors of the q standard deviations, eta of LKJ, or None for independent effects).
@@ -148,6 +152,7 @@ cdef class JointPrior:
                 c.shared = places[pool]
             elif pool >= 0:
                 c.overall = places[pool]
+                c.scale = pools[pool][4] if len(pools[pool]) > 4 else np.inf
                 c.slab = -1 if pools[pool][3] is None else places[pool] + 1
                 c.local = places[pool] + 1 + (c.slab >= 0) + members[pool].index(j)
 
@@ -248,11 +253,11 @@ cdef class JointPrior:
         memcpy(self.phi, phi, self.n_hyper * sizeof(double))
         for j in range(self.n_coefficients):
             c = &self.coefficients[j]
-            if c.local >= 0 and c.slab < 0:
+            if c.local >= 0 and c.slab < 0 and c.scale == INFINITY:
                 self.scale[j], self.share[j] = exp(phi[c.overall] + phi[c.local]), 1.0
             elif c.local >= 0:
                 of_local = exp(-2.0 * (phi[c.overall] + phi[c.local]))
-                of_slab = exp(-2.0 * phi[c.slab])
+                of_slab = precision_of_slab(c, phi)
                 self.scale[j] = 1.0 / sqrt(of_local + of_slab)
                 self.share[j] = of_local / (of_local + of_slab)
             else:
@@ -495,7 +500,7 @@ cdef class JointPrior:
                 continue
             step = phi[c.local] + LOCAL_STEP * random_standard_normal(bits)
             uniform = bits.next_double(bits.state)
-            of_slab = exp(-2.0 * phi[c.slab]) if c.slab >= 0 else 0.0
+            of_slab = precision_of_slab(c, phi)
             of_overall = exp(-2.0 * phi[c.overall])
             square = (theta[j] - c.mean) * (theta[j] - c.mean)
             old = of_overall * exp(-2.0 * phi[c.local]) + of_slab                # precisions of the coefficient

@@ -76,7 +76,8 @@ def sample(
         `Metropolis` in batches, the one that needs the least work for an independent draw in a short pilot, always from
         one seed. Races are left aside where an exact kernel reads 600 rows a step or less; from 100 parameters on, all
         others are where shared minibatches move well and those of one step would be larger. ``Trace.kernel`` says
-        which, and ``Trace.kernel["chosen"]`` why. A `MixtureOf` gets `SurrogateGibbs`.
+        which, and ``Trace.kernel["chosen"]`` why. Minibatches of one step are exact; those of batches are so up to the
+        probability `tail`, .001, that a row is beyond its bound. A `MixtureOf` gets `SurrogateGibbs`.
     init : array_like, sequence of array_like, dict, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have

@@ -219,6 +219,10 @@ cdef class InclusionMove(Move):
         cdef Py_ssize_t p = self.p, others = self.count - (self.inside[j] != 0)
         cdef const double *prior = <const double *>cnp.PyArray_DATA(self._log_prior)
         cdef double s = self.swept[j * (p + 1) + j], r = self.swept[j * (p + 1) + p], pull
+        if prior[others + 1] == -INFINITY:      # no set may be so large, or
+            return -INFINITY
+        if prior[others] == -INFINITY:          # so small
+            return INFINITY
         if self.inside[j]:
             s = -1.0 / s                        # swept: -1 / s, and r / s
             pull = r * r * s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy.special import betaln
 
 from fastrace._base import _checks, _frames
 from fastrace._base._blas import one_blas_thread
+from fastrace._base._words import counted
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc._variables import Variable, shaped
 from fastrace.mcmc.compression import expansion_of
@@ -52,7 +54,8 @@ class VariableSelection:
         dict, or a series of pandas, goes by the names of the parameters; in a dict the column of a `Softmax` stands for
         those of all classes, and an intercept or a learned scale may be left out. With `Beta` the probability is
         unknown, the same for all, and integrated out. Or a function of the number of coefficients in the model, of
-        those that may be out, that returns the log prior of each set of this size, up to a constant. An intercept,
+        those that may be out, that returns the log prior of each set of this size, up to a constant, or -inf: sizes
+        that are possible, two at least, must follow on each other, as those up to a largest one. An intercept,
         which is a constant column, is always in unless an array or a dict gives it a probability below 1. Parameters
         that are no coefficients, as the logarithm of a learned scale or dispersion, are always in.
     decision : {"auto", "race", "poisson", "exact"}, default "auto"
@@ -268,11 +271,20 @@ class VariableSelection:
         ChainState
             Where a chain begins.
         """
+        allowed = np.flatnonzero(self._counts > -math.inf)
         if position is None:
             gen = _checks.generator(rng)
             position = np.where(gen.random(self.model.dim) < 0.5, 1.0, 0.0)
+            if np.count_nonzero(position[self._free]) not in allowed:
+                position[self._free] = 0.0
+                position[gen.permutation(self._free)[: gen.integers(allowed[0], allowed[-1] + 1)]] = 1.0
             position = self._kernel._recorded(InclusionMove(*self._plan).drawn(gen, position, _ARRIVING))
-        return self._kernel.init(position)
+        state = self._kernel.init(position)
+        size = np.count_nonzero(state.position[self._free])
+        if size not in allowed:
+            raise ValueError(f"position has {size} coefficients of those that may be out, which has prior 0: "
+                             f"{allowed[0]} to {allowed[-1]} are possible")
+        return state
 
     def step(self, rng: np.random.Generator, state: ChainState) -> tuple[ChainState, StepInfo]:
         """One transition: the next state, and what it took."""
@@ -483,9 +495,16 @@ def _odds(
         counts = betaln(prior.a + sizes, prior.b + len(free) - sizes) - betaln(prior.a, prior.b)
     elif callable(prior):
         counts = np.array([_checks.real(prior(k), f"prior({k})") for k in sizes.tolist()])
-        if not np.isfinite(counts).all():
-            raise ValueError(f"prior returned {counts[~np.isfinite(counts)][0]} for a number of coefficients; finite "
-                             f"log priors are needed")
+        if (np.isnan(counts) | (counts == math.inf)).any():
+            odd = counts[np.isnan(counts) | (counts == math.inf)][0]
+            raise ValueError(f"prior returned {odd} for a number of coefficients; finite log priors are needed, or "
+                             f"-inf for sizes that are impossible")
+        allowed = np.flatnonzero(counts > -math.inf)
+        if len(allowed) < min(2, len(sizes)) or np.ptp(allowed) != len(allowed) - 1:
+            raise ValueError(f"prior returned -inf for a number of coefficients, so that "
+                             f"{counted(len(allowed), 'size')} of a set are possible, "
+                             f"{_checks.shown(allowed.tolist())}: one comes in or goes out at a time, so that these "
+                             f"must follow on each other, and be two at least")
     precision = np.nan_to_num(precision)  # slabs that are not normal come in when their scales are drawn
     gain = log_odds - 0.5 * precision * np.square(mean)
     normal = free[precision[free] > 0.0]

@@ -266,11 +266,13 @@ class _Builder:
     def _horseshoe(self, prior: Horseshoe, columns: Sequence[int], called: str) -> int:
         scale = prior.global_scale_of(len(columns), self.layout.n_observations, self.layout.row_noise)
         half, names = 0.5 * prior.slab_df, [f"global_scale({called})"]
-        slab = None
-        if prior.slab_scale < math.inf:
-            slab = "inverse-gamma-of-square", half, half * prior.slab_scale**2
+        slab: tuple[Any, ...] = (None,)
+        if prior.slab_df == math.inf:
+            slab = None, prior.slab_scale
+        elif prior.slab_scale < math.inf:
+            slab = (("inverse-gamma-of-square", half, half * prior.slab_scale**2),)
             names.append(f"slab_scale({called})")
-        priors = ("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df), slab
+        priors = ("half-student", scale, prior.global_df), ("half-student", 1.0, prior.local_df), *slab
         return self.pool(("horseshoe", *priors), names + [f"local_scale({self.layout.columns[j]})" for j in columns])
 
 

@@ -379,7 +379,8 @@ class Horseshoe:
     slab_scale : float, default 2.5
         How large coefficients that matter may be. Infinity is the plain horseshoe, which has no slab.
     slab_df : float, default 4.0
-        Degrees of freedom of a large coefficient, which the slab makes Student-distributed.
+        Degrees of freedom of a large coefficient, which the slab makes Student-distributed. With infinity the slab is
+        normal: c is `slab_scale`, and not learned.
     global_df : float, default 1.0
         Degrees of freedom of the global scale: 1 is half-Cauchy.
     local_df : float, default 1.0
@@ -389,12 +390,13 @@ class Horseshoe:
     ------
     ValueError
         If not just one of `expected_nonzero` and `global_scale` is given, or a parameter is not positive and finite,
-        but for an infinite `slab_scale`.
+        but for an infinite `slab_scale` or `slab_df`.
 
     Notes
     -----
     Columns should have about the same scale. A model with p such coefficients has p + 2 hyperparameters, and p + 1
-    without a slab. A constant column, the intercept, is not shrunk: it has the weak prior of the model.
+    without a slab or with one that is not learned. A constant column, the intercept, is not shrunk: it has the weak
+    prior of the model.
 
     References
     ----------
@@ -422,7 +424,8 @@ class Horseshoe:
                 f"needed: a guess of how many coefficients matter, or the scale that follows from it"
             )
         _positive(self, "expected_nonzero" if self.global_scale is None else "global_scale")
-        _positive(self, "slab_df", "global_df", "local_df", *(["slab_scale"] if self.slab_scale != math.inf else []))
+        slab = [name for name in ("slab_scale", "slab_df") if getattr(self, name) != math.inf]
+        _positive(self, "global_df", "local_df", *slab)
 
     def global_scale_of(self, n_coefficients: int, n_observations: float, noise: float) -> float:
         """The scale of the global scale for so many coefficients, observations, and so noisy an observation."""
@@ -572,7 +575,13 @@ class LogDensity:
             compiled = getattr(self, f"_with_{self.backend}")()
             self.__dict__["_compiled"] = compiled
         value, slopes = compiled(theta)
-        value = float(value)
+        try:
+            value = float(value)
+        except (TypeError, ValueError) as error:
+            called = getattr(self.function, "__name__", type(self.function).__name__)
+            raise TypeError(f"the log density {called!r} returned {_checks.shown(value)} at theta of shape "
+                            f"{theta.shape}; one number, the log density of all of theta, is needed, such as the sum "
+                            f"of those of its entries") from error
         if math.isnan(value) or value == math.inf:
             raise ValueError(f"the log density returned {value} at {theta}; a finite number is needed, or -inf where "
                              f"the parameters are impossible")

@@ -72,9 +72,11 @@ def listed(variables: Any) -> str:
 
 
 def parameters(variable: Any) -> tuple[Any, ...]:
-    """Nodes that are the parameters of a variable's distribution."""
+    """Nodes that are the parameters of a variable's distribution; none of one that is made of others, as Truncated."""
     owner = variable.owner
-    return tuple(owner.op.dist_params(owner)) if hasattr(owner.op, "dist_params") else ()
+    if not hasattr(owner.op, "dist_params") or getattr(owner.op, "extended_signature", "") is None:
+        return ()
+    return tuple(owner.op.dist_params(owner))
 
 
 def only_number(v: Any, words: str) -> float:

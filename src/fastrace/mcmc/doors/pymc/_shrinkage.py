@@ -1,8 +1,9 @@
 """Coefficients of a PyMC model with a horseshoe prior, written in any of its ways; needs PyMC.
 
-People write ``z * tau * lam``, ``z * tau * lam * sqrt(c2 / (c2 + tau**2 * lam**2))``, or a normal density with either
-of these as its standard deviation. So the graph is not read, but asked for numbers: how far each coefficient moves with
-its entry where the global scale is tiny, where it is huge, and at random points, at which what was read must hold.
+People write ``z * tau * lam``, ``z * tau * lam * sqrt(c2 / (c2 + tau**2 * lam**2))`` with c2 learned or a number, or a
+normal density with either of these as its standard deviation. So the graph is not read, but asked for numbers: how far
+each coefficient moves with its entry where the global scale is tiny, where it is huge, and at random points, at which
+what was read must hold.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Shrunk(NamedTuple):
     log_local, log_unit : ndarray of shape (p,) and float
         Places of the logarithms of the local ones, which are ``exp(log_unit)`` times those of the `GLM`.
     log_slab, log_slab_factor : int and float
-        Place of the logarithm of c^2, or -1; the `GLM` has ``exp(log_slab_factor)`` times c.
+        Place of the logarithm of c^2, or -1; the `GLM` has ``exp(log_slab_factor)`` times c. Of a slab that is a number
+        it is the logarithm of the `GLM`'s, and infinite without a slab.
     spread : ndarray of shape (p,)
         The scales of the entries, in units of the `GLM`, at the first point of the probe.
     slopes : tuple of ndarray
@@ -87,10 +89,11 @@ class Shrunk(NamedTuple):
     def widths(self, hyper: Array) -> Array:
         """Scales of coefficients, shape (..., p), of hyperparameters of the `GLM`, scales as they are."""
         wide = hyper[..., :1] * hyper[..., self.n_hyper - len(self.places) :]
-        if self.log_slab < 0:
+        if self.log_slab < 0 and self.log_slab_factor == math.inf:
             return np.asarray(wide)
+        slab = hyper[..., 1:2] if self.log_slab >= 0 else np.exp(self.log_slab_factor)
         with np.errstate(over="ignore", divide="ignore"):  # an infinite one is the slab's, or 0
-            return np.asarray(1.0 / np.sqrt(wide**-2.0 + hyper[..., 1:2] ** -2.0))
+            return np.asarray(1.0 / np.sqrt(wide**-2.0 + slab**-2.0))
 
     def hyper_of(self, theta: Array, log_scale: Array) -> Array:
         """Hyperparameters of the `GLM` of PyMC's parameters; `log_scale` is of the variable behind the scale."""
@@ -221,9 +224,10 @@ def _read(
     with np.errstate(all="ignore"):
         log_k = np.log(np.abs(spread(overall=-_FAR, family=0.0))) + _FAR - base[local][entry]
         by_scale = float((np.log(np.abs(spread(overall=-_FAR, family=1.0) / spread(overall=-_FAR, family=0.0))))[0])
-        log_c = np.zeros(len(seen))
-        if slab >= 0:
-            log_c = np.log(np.abs(spread(overall=_FAR, slab=0.3, family=0.0))) - 0.15
+        log_c = np.log(np.abs(spread(overall=_FAR, slab=0.3, family=0.0))) - (0.15 if slab >= 0 else 0.0)
+        farther = np.log(np.abs(spread(overall=_FAR + 1.0, slab=0.3, family=0.0)))
+        if slab < 0 and not (np.abs(farther - log_c) < _SAME).all():  # no slab ends the growth
+            log_c = np.full(len(seen), math.inf)
     signs = np.sign(spread())
     first = np.flatnonzero(entry == 0)[0]
     slopes = signs * np.exp(log_k - log_k[first]) * signs[first]
@@ -246,16 +250,17 @@ def _read(
         read = own.widths(own.hyper_of(theta, log_family(theta)))[entry] * own.slopes[2]
         if not (np.abs(spread_at(theta) - read) <= _SAME * np.abs(read)).all():
             return None
-    local_df, a, b = _df(scales.local), 2.0, math.inf
+    local_df, slab_df, slab_scale = _df(scales.local), math.inf, math.exp(log_slab)
     if scales.slab is not None:
         of_slab = [found for found in map(numbers, parameters(scales.slab)) if found is not None]
         if len(of_slab) < 2:
             return None
         a, b = (float(np.ravel(found)[0]) for found in of_slab)
+        slab_df, slab_scale = 2.0 * a, slab_scale * math.sqrt(b / a)
     if local_df is None:
         return None
-    prior = Horseshoe(global_scale=math.exp(log_factor + log_width), global_df=df, local_df=local_df, slab_df=2.0 * a,
-                      slab_scale=math.exp(log_slab) * math.sqrt(b / a))
+    prior = Horseshoe(global_scale=math.exp(log_factor + log_width), global_df=df, local_df=local_df, slab_df=slab_df,
+                      slab_scale=slab_scale)
     return own._replace(prior=prior, spread=own.widths(own.hyper_of(base, log_family(base))))
 
 

@@ -455,9 +455,10 @@ class PyMCModel(NamedDraws):
         standardised, with standard deviations of their own or a covariance: `LKJCholeskyCov` with any `sd_dist` among
         these priors, or `LKJCorr`, in `MvNormal` or as ``chol @ z``. Their mean may be any sum of coefficients times
         numbers of the groups. A horseshoe, regularised (Piironen & Vehtari) or plain, has HalfCauchy or HalfStudentT
-        global and local scales and an InverseGamma square of its slab, and is standardised, as in ``z * tau * lam``, or
-        the standard deviation of normal coefficients; the global scale, or its prior, may be in units of a learned
-        sigma. It becomes `mcmc.Horseshoe`, with the same density. The log-posteriors are compared at random points.
+        global and local scales and a slab whose square is InverseGamma or a number, and is standardised, as in
+        ``z * tau * lam``, or the standard deviation of normal coefficients; the global scale, or its prior, may be in
+        units of a learned sigma. It becomes `mcmc.Horseshoe`, with the same density. The log-posteriors are compared at
+        random points.
 
         Returns
         -------
