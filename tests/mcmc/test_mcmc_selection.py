@@ -333,6 +333,104 @@ def test_steps_are_those_of_the_twin(options, prior):
     assert 0 < steps.accepted.sum() < 100 and (steps.draws == 0.0).any()
 
 
+LEARNED = {"normal": mcmc.Normal(0.1, mcmc.HalfCauchy(0.5)), "student": mcmc.StudentT(3.0, 0.1, mcmc.HalfNormal(0.5)),
+           "laplace": mcmc.Laplace(0.1, mcmc.HalfNormal(0.5))}
+
+
+def half_cauchy(t):
+    return math.log(2.0 / math.pi / 0.5) + t - math.log1p(math.exp(2.0 * t) / 0.25)
+
+
+def half_normal(t):
+    return 0.5 * math.log(2.0 / math.pi) - math.log(0.5) + t - 0.5 * math.exp(2.0 * t) / 0.25
+
+
+@pytest.mark.parametrize("slab", LEARNED)
+def test_steps_with_a_learned_scale_are_those_of_the_twin(slab):
+    """One scale of three slabs, beside a normal one; a set without any of the three leaves it to its prior."""
+    prior = dict.fromkeys(["x1", "x2", "x3"], LEARNED[slab]) | {"x0": mcmc.Normal(0.0, 1.0)}
+    model = logistic(80, [0.8, 0.4, 0.0, 0.1], seed=5, prior_sd=np.inf, prior=prior)
+    kernel = mcmc.VariableSelection(model, [1.0, 0.3, 0.3, 0.4], decision="exact", n_flips=3)
+    start = kernel.init(None, 4)
+    _, steps = kernel.run(np.random.default_rng(6), start, 150)
+    source, theta = kernel._rows.engine(kernel.reference)
+
+    def residual(at):
+        theta[:] = at
+        return source.read(np.arange(80), [0]).sum() + source.shifts([0])[0]
+
+    rng, at = np.random.default_rng(6), start.position
+    for draw in steps.draws:
+        at = inclusion.step(rng, at, kernel._plan[:-1], residual, [half_cauchy if slab == "normal" else half_normal])
+        np.testing.assert_allclose(draw, np.append(at[:4], math.exp(at[4])), rtol=1e-8, atol=1e-9)
+    assert 0 < steps.accepted.sum() < 150 and (steps.draws[:, 1:4] == 0.0).all(axis=1).any()
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@few_or_many("n", 800, 20_000)
+def test_sets_and_their_learned_scale_have_their_probabilities(n, decision):
+    """A Gaussian model: sets against sums over a grid of the scale's logarithm, and the mean of the logarithm."""
+    X, y, _ = gaussian(p=4)
+    y = 0.5 * y
+    logs, grid = [], np.linspace(-12.0, 8.0, 801)
+    for t in grid:
+        total = np.empty(16)
+        for number in range(16):
+            chosen = (number >> np.arange(4)) & 1 == 1
+            covariance = np.eye(60) + math.exp(2.0 * t) * (X * chosen) @ X.T
+            total[number] = np.log(np.where(chosen, 0.3, 0.7)).sum() - 0.5 * (
+                np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+        logs.append(total + half_cauchy(t))
+    sets = special.softmax(special.logsumexp(logs, axis=0))
+    shares = special.softmax(special.logsumexp(logs, axis=1))
+    model = mcmc.GLM(X, y, "gaussian", 1.0, prior=mcmc.Normal(0.0, mcmc.HalfCauchy(0.5)))
+    kernel = mcmc.VariableSelection(model, 0.3, decision=decision, delta=0.001)
+    trace = assert_sets_fit(kernel, np.concatenate([np.zeros(16), sets]), n, 8)
+    assert trace.names == ("x0", "x1", "x2", "x3", "sd(coefficients)")
+    assert_mean(np.tanh(np.log(trace["sd(coefficients)"][0, ::8, None])), [float(shares @ np.tanh(grid))])
+    state = kernel.init([0.5, 0.0, 0.0, 0.1, 0.25])
+    assert state.position[4] == pytest.approx(math.log(0.25))
+    with pytest.raises(ValueError, match="5 finite parameters are needed"):
+        kernel.init([0.5, 0.0, 0.0, 0.1])
+
+
+@few_or_many("steps", 150, 10_000)
+@pytest.mark.parametrize(("slab", "decision"), [
+    ("normal", "exact"), ("normal", "poisson"), ("student", "race"), ("laplace", "exact")])
+def test_geweke_joint_distribution_of_a_learned_scale(decision, slab, steps):
+    """Outcomes and parameters drawn in turn keep the prior of sets, values and their scale."""
+    rng = np.random.default_rng(15)
+    X, kept = rng.standard_normal((15, 2)) / 2.0, []
+    theta = np.array([0.5, 0.0, 0.5])
+    for _ in range(steps):
+        y = (rng.random(15) < special.expit(X @ theta[:2])).astype(float)
+        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, prior=LEARNED[slab]), 0.4, decision=decision, delta=0.01)
+        theta = kernel.run(rng, kernel.init(theta), 8)[1].draws[-1]
+        kept.append([*(theta[:2] != 0.0), *np.tanh(theta[:2]), *np.tanh(theta[:2]) ** 2, np.tanh(theta[2]),
+                     theta[2] < 0.2])
+    draws = np.random.default_rng(1)
+    scale = 0.5 * np.abs(draws.standard_cauchy(10**6) if slab == "normal" else draws.standard_normal(10**6))
+    z = {"normal": draws.standard_normal, "student": lambda k: draws.standard_t(3.0, k), "laplace": draws.laplace}[slab]
+    values = np.tanh(0.1 + scale * z(size=10**6) if slab == "laplace" else 0.1 + scale * z(10**6))
+    one, two = 0.4 * values.mean(), 0.4 * np.square(values).mean()
+    small = (scale < 0.2).mean()
+    assert_mean(np.array(kept, dtype=float), [0.4, 0.4, one, one, two, two, np.tanh(scale).mean(), small])
+
+
+def test_a_learned_scale_is_continued_bit_for_bit_and_printed():
+    model = logistic(300, [0.5, 0.0, 0.2], prior_sd=np.inf, prior=mcmc.Normal(0.0, mcmc.HalfCauchy(1.0)))
+    kernel = mcmc.VariableSelection(model, decision="race")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        whole = mcmc.sample(kernel, n_draws=90, n_chains=2, rng=3, n_tune=10)
+        first = mcmc.sample(kernel, n_draws=40, n_chains=2, rng=3, n_tune=10)
+        on = mcmc.sample(pickle.loads(pickle.dumps(kernel)), pickle.loads(pickle.dumps(first)), n_draws=50)
+        check = mcmc.check_bias(kernel, whole, n=100, rng=1)
+    np.testing.assert_array_equal(np.concatenate([first.draws, on.draws], axis=1), whole.draws)
+    assert "sd(coefficients)" in str(whole) and kernel.inclusion(whole)[3] == 1.0
+    assert_rate_at_most(check.n_wrong, check.n_checked, 0.05)
+
+
 @pytest.mark.parametrize(("fits", "cells"), [
     pytest.param(80, 5, id="few"), pytest.param(1000, 20, id="many", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("decision", "slab"), [
@@ -441,8 +539,8 @@ def test_models_that_cannot_be_selected_from():
 def test_slabs_that_cannot_be_integrated_out_are_refused_with_what_to_give():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    with pytest.raises(ValueError, match="'scale\\(coefficients\\)'.*a Student-t slab has a scale for each"):
-        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.StudentT(3.0, 0.0, mcmc.HalfNormal(1.0))))
+    with pytest.raises(ValueError, match="is a Horseshoe.*whose scale may be learned; a Student-t slab has a scale"):
+        mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.Horseshoe(1)))
     with pytest.raises(ValueError, match="has a LogDensity; the slab must be independent"):
         mcmc.VariableSelection(mcmc.GLM(x, y, "gaussian", prior=mcmc.LogDensity(lambda theta: 0.0, np.zeros_like)))
     with pytest.raises(ValueError, match="has groups.*scales of group effects would have to move too.*Leave out"):

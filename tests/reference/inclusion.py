@@ -19,6 +19,23 @@ def log_density(inside, precision, linear, gain, counts, free):
     return total
 
 
+def moved_scale(rng, t, log_prior, n, squares):
+    """The logarithm of a learned scale, given n coefficients with these squared distances from their means."""
+
+    def log_density(t):
+        return log_prior(t) - n * t - 0.5 * squares * math.exp(-2.0 * t)
+
+    for kind in ["gamma"] * (n > 0) + ["walk"] * 3:
+        if kind == "gamma":
+            new = -0.5 * math.log(rng.standard_gamma(n / 2.0) / (squares / 2.0))
+            gain = log_prior(new) - log_prior(t)
+        else:
+            new = t + 1.5 * rng.standard_normal()
+            gain = log_density(new) - log_density(t)
+        t = new if -rng.standard_exponential() < gain else t
+    return t
+
+
 def precision_behind(rng, value, df, mean, scale):
     """Of a slab, given the coefficient's value; from its prior where the coefficient is out, as 0 says."""
     if df > 0.0:        # Student-t: normal given a gamma variable
@@ -34,17 +51,34 @@ def precision_behind(rng, value, df, mean, scale):
     return (smaller if rng.random() < mu / (mu + smaller) else mu * mu / smaller) / scale**2
 
 
-def step(rng, theta, plan, residual):
-    """The next state; `residual` is what the expansion leaves of the log-likelihood, summed over rows."""
+def step(rng, theta, plan, residual, log_priors=()):
+    """The next state; `residual` is what the expansion leaves of the log-likelihood, summed over rows.
+
+    After the coefficients come the logarithms of the scales that slabs share, whose log densities are `log_priors`.
+    """
     precision, linear, gain, free, counts, n_flips, *mixed = plan
+    theta, logs = theta[: len(linear)], theta[len(linear) :]
     rng.bit_generator.random_raw()                  # seeds the rows of a race
     threshold = -rng.standard_exponential()
     precision, linear, gain = precision.copy(), linear.copy(), gain.copy()
-    for j, df, mean, scale in zip(*mixed[0], strict=True) if mixed else ():
-        w = precision_behind(rng, theta[j], df, mean, scale)
+    slabs = []
+    for j, df, mean, scale, number in zip(*mixed[0], strict=True) if mixed else ():
+        learned = 1.0 if number < 0 else math.exp(logs[int(number)])
+        w = (scale * learned) ** -2 if df < 0.0 else precision_behind(rng, theta[j], df, mean, scale * learned)
+        slabs.append((j, number, mean, w * learned**2))
         precision[j, j] += w
         linear[j] += w * mean
         gain[j] += 0.5 * math.log(w) - 0.5 * w * mean**2
+    theta = decided(rng, theta, threshold, precision, linear, gain, free, counts, n_flips, residual)
+    new = logs.copy()
+    for k, log_prior in enumerate(log_priors):
+        own = [(w, theta[j] - mean) for j, number, mean, w in slabs if number == k and theta[j] != 0.0]
+        new[k] = moved_scale(rng, logs[k], log_prior, len(own), sum(w * away**2 for w, away in own))
+    return np.concatenate([theta, new])
+
+
+def decided(rng, theta, threshold, precision, linear, gain, free, counts, n_flips, residual):
+    """A set and its values from the surrogate, if the rows accept them."""
     inside = [theta[j] != 0.0 or j not in free for j in range(len(theta))]
     for _ in range(n_flips):
         j = free[int(len(free) * rng.random())]

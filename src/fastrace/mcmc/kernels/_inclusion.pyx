@@ -11,6 +11,8 @@ from scipy.linalg.cython_blas cimport dtrsv
 from scipy.linalg.cython_lapack cimport dpotrf
 
 from fastrace._draws._rng cimport random_standard_exponential
+from fastrace._math._densities cimport scale_density
+from fastrace._models._priors cimport JointPrior
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin
 
 import numpy as np
@@ -22,6 +24,11 @@ cdef extern from "numpy/random/distributions.h" nogil:
     double random_standard_gamma(bitgen_t *bits, double shape)
 
 cdef double LEAST_Z = 1e-140            # standard deviations of a slab; its square and reciprocal are numbers
+cdef double SCALE_STEP = 1.5            # of a walk of the logarithm of a learned scale,
+cdef double FARTHEST = 200.0            # and how far it goes from 0: squares of scales there are numbers
+
+cdef enum:
+    SCALE_WALKS = 3
 
 
 cdef double precision_given(double z, double df, bitgen_t *bits) noexcept nogil:
@@ -71,23 +78,32 @@ cdef class InclusionMove(Move):
     n_flips : int
         Coefficients, drawn at random, that a step draws anew whether they are in.
     mixed : tuple of ndarray, optional
-        Numbers of coefficients whose slab is Student-t or Laplace, and its degrees of freedom (0: Laplace), means and
-        scales; their slabs have no part in A, c and g then. Such a density is normal given a precision of its own
-        (Andrews & Mallows, 1974), which each step first draws given the present value, or from its prior where the
-        coefficient is out.
+        Numbers of coefficients whose slab is Student-t or Laplace or has a learned scale, and its degrees of freedom
+        (0: Laplace, -1: normal), means and scales, and the number of the learned scale that multiplies the latter, or
+        -1; their slabs have no part in A, c and g then. A Student-t or Laplace density is normal given a precision of
+        its own (Andrews & Mallows, 1974), which each step first draws given the present value, or from its prior where
+        the coefficient is out.
+    scales : JointPrior, optional
+        Whose hyperparameters are the logarithms of the learned scales, one for each number. They are moved last, given
+        the values of the coefficients that are in and the precisions just drawn: no row sees them.
     """
 
     cdef readonly Py_ssize_t p, n_free, n_flips
     cdef cnp.ndarray _precision, _linear, _gain, _free, _log_prior, _swept, _work, _chosen, _mixed, _slabs
-    cdef Py_ssize_t n_mixed
-    cdef double *slabs                  # df, mean and scale of each, and what A, c and g are without its slab
+    cdef Py_ssize_t n_mixed, n_scales
+    # df, mean, scale and number of the learned one of each; what A, c and g are without its slab; and the precision
+    # that it has now, were the learned scale 1
+    cdef double *slabs
+    cdef JointPrior scales
+    cdef double *phi        # logarithms of the learned scales
     cdef double *swept                  # (p + 1, p + 1): the matrix, swept on the coefficients that are in
     cdef double *theta
     cdef double *factor                 # of the precision of those that are in, column after column
     cdef int64_t *inside                # whether each is in
     cdef Py_ssize_t count               # free ones that are in
 
-    def __cinit__(self, precision, linear, gain, free, log_prior, n_flips, mixed=None):
+    def __cinit__(self, precision, linear, gain, free, log_prior, n_flips, mixed=None,
+                  JointPrior scales=None):
         cdef Py_ssize_t p = len(linear), k, j
         self.p, self.n_free, self.n_flips = p, len(free), n_flips
         self._precision = np.array(precision, dtype=np.float64, order="C")
@@ -98,20 +114,26 @@ cdef class InclusionMove(Move):
         if (<object>self._precision).shape != (p, p) or len(gain) != p or len(log_prior) != len(free) + 1:
             raise ValueError("the arrays of an InclusionMove must agree in length")
         self._swept = np.zeros((p + 1) * (p + 1))
-        self._work = np.zeros(2 * p + p * p)
+        self.scales, self.n_scales = scales, 0 if scales is None else scales.n_hyper
+        self._work = np.zeros(2 * p + p * p + self.n_scales)
         self._chosen = np.zeros(p, dtype=np.int64)
         self.swept = <double *>cnp.PyArray_DATA(self._swept)
         self.theta = <double *>cnp.PyArray_DATA(self._work)
         self.factor = self.theta + 2 * p
+        self.phi = self.factor + p * p
         self.inside = <int64_t *>cnp.PyArray_DATA(self._chosen)
         self._mixed = np.zeros(0, dtype=np.int64) if mixed is None else np.array(mixed[0], dtype=np.int64)
         self.n_mixed = len(self._mixed)
-        self._slabs = np.zeros((self.n_mixed, 6))
+        self._slabs = np.zeros((self.n_mixed, 8))
         if mixed is not None:
-            self._slabs[:, :3] = np.stack(mixed[1:], axis=1)
+            learned = mixed[4] if len(mixed) > 4 else np.full(self.n_mixed, -1.0)    # of kernels saved before
+            self._slabs[:, :4] = np.stack([*mixed[1:4], learned], axis=1)
+            if not (-1 <= self._slabs[:, 3]).all() or not (self._slabs[:, 3] < self.n_scales).all():
+                raise ValueError(f"slabs have learned scales up to number {self._slabs[:, 3].max()}, and there are "
+                                 f"{self.n_scales}")
             for k in range(self.n_mixed):
                 j = self._mixed[k]
-                self._slabs[k, 3:] = self._precision[j, j], self._linear[j], self._gain[j]
+                self._slabs[k, 4:7] = self._precision[j, j], self._linear[j], self._gain[j]
         self.slabs = <double *>cnp.PyArray_DATA(self._slabs)
 
     def __reduce__(self):
@@ -122,17 +144,35 @@ cdef class InclusionMove(Move):
         cdef bitgen_t *bits = <bitgen_t *>PyCapsule_GetPointer(rng.bit_generator.capsule, "BitGenerator")
         cdef double[::1] start = np.array(theta, dtype=np.float64)
         cdef Py_ssize_t _i
-        if start.shape[0] != self.p:
-            raise ValueError(f"theta has {start.shape[0]} entries; {self.p} are needed")
+        if start.shape[0] != self.p + self.n_scales:
+            raise ValueError(f"theta has {start.shape[0]} entries; {self.p + self.n_scales} are needed")
         memcpy(self.theta, &start[0], self.p * sizeof(double))
+        memcpy(self.phi, &start[0] + self.p, self.n_scales * sizeof(double))
         with rng.bit_generator.lock, nogil:
             for _i in range(n):
                 self.move(bits)
-        return np.array(self._work[: self.p])
+                self.move_scales(self.theta, bits)
+        return np.concatenate([self._work[: self.p], self._work[2 * self.p + self.p * self.p :]])
+
+    cdef int suits(self, Chain chain) except -1:
+        if chain.n_seen != self.p or chain.n_hyper != self.n_scales:
+            raise ValueError(f"the chain has {chain.n_seen} coefficients and {chain.n_hyper} scales, and the move "
+                             f"{self.p} and {self.n_scales}")
+        return 0
 
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """One step: the move is reversible for the surrogate, so that the rest of the ratio is what the rows leave, and
-        what the expansion leaves of the prior of a scale.
+        """One step: a decided move of the coefficients, then one of the learned scales given where they are."""
+        memcpy(self.phi, chain.phi_now, self.n_scales * sizeof(double))
+        self.decided(chain, bits)
+        if self.n_scales:
+            self.move_scales(chain.now, bits)
+            memcpy(chain.phi_now, self.phi, self.n_scales * sizeof(double))
+            memcpy(chain.phi_new, self.phi, self.n_scales * sizeof(double))
+        return 0
+
+    cdef int decided(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        """The move is reversible for the surrogate, so that the rest of the ratio is what the rows leave, and what the
+        expansion leaves of the prior of a scale of outcomes.
         """
         cdef double threshold
         cdef Py_ssize_t i
@@ -173,25 +213,69 @@ cdef class InclusionMove(Move):
         return 0
 
     cdef void mix(self, bitgen_t *bits) noexcept nogil:
-        """Draw the precisions of slabs that are not normal, given the coefficients: A, c and g are then given them."""
+        """Draw the precisions of slabs that are not normal, given the coefficients and the learned scales: A, c and g
+        are then given all of these.
+        """
         cdef double *A = <double *>cnp.PyArray_DATA(self._precision)
         cdef double *c = <double *>cnp.PyArray_DATA(self._linear)
         cdef double *gain = <double *>cnp.PyArray_DATA(self._gain)
         cdef const int64_t *mixed = <const int64_t *>cnp.PyArray_DATA(self._mixed)
-        cdef const double *slab = self.slabs
+        cdef double *slab = self.slabs
         cdef Py_ssize_t k, j
-        cdef double w
+        cdef double w, learned
         for k in range(self.n_mixed):
             j = mixed[k]
-            if self.theta[j] != 0.0:
-                w = precision_given((self.theta[j] - slab[1]) / slab[2], slab[0], bits)
+            learned = exp(self.phi[<Py_ssize_t>slab[3]]) if slab[3] >= 0.0 else 1.0
+            if slab[0] < 0.0:
+                w = 1.0
+            elif self.theta[j] != 0.0:
+                w = precision_given((self.theta[j] - slab[1]) / (slab[2] * learned), slab[0], bits)
             else:
                 w = precision_of_none(slab[0], bits)
             w /= slab[2] * slab[2]
-            A[j * self.p + j] = slab[3] + w
-            c[j] = slab[4] + w * slab[1]
-            gain[j] = slab[5] + 0.5 * (log(w) - w * slab[1] * slab[1])
-            slab += 6
+            slab[7] = w
+            w /= learned * learned
+            A[j * self.p + j] = slab[4] + w
+            c[j] = slab[5] + w * slab[1]
+            gain[j] = slab[6] + 0.5 * (log(w) - w * slab[1] * slab[1])
+            slab += 8
+
+    cdef int move_scales(self, const double *theta, bitgen_t *bits) except -1 nogil:
+        """Move the logarithm t of each learned scale given the coefficients and the precisions of their slabs.
+
+        With n of them in, and S their squared distances from the means times these precisions, t has the log density
+        l(t) - n t - S exp(-2 t) / 2, l that of its prior. First exp(-2 t) is proposed from the gamma density that l = 0
+        would leave, then t from where it is; the prior alone decides where no coefficient is in.
+        """
+        cdef const int64_t *mixed = <const int64_t *>cnp.PyArray_DATA(self._mixed)
+        cdef const double *slab
+        cdef Py_ssize_t i, k, n
+        cdef double squares, t, prior, new, prior_new, ratio, _slope
+        cdef int _t
+        for i in range(self.n_scales):
+            n, squares, slab = 0, 0.0, self.slabs
+            for k in range(self.n_mixed):
+                if slab[3] == i and theta[mixed[k]] != 0.0:
+                    n += 1
+                    squares += slab[7] * (theta[mixed[k]] - slab[1]) * (theta[mixed[k]] - slab[1])
+                slab += 8
+            t = self.phi[i]
+            prior = scale_density(&self.scales.hyper[i], t, &_slope)
+            for _t in range(0 if n > 0 else 1, SCALE_WALKS + 1):
+                if _t == 0:
+                    new = -0.5 * log(2.0 * random_standard_gamma(bits, 0.5 * n) / max(squares, LEAST_Z))
+                else:
+                    new = t + SCALE_STEP * random_standard_normal(bits)
+                ratio = -random_standard_exponential(bits)
+                if not fabs(new) < FARTHEST:
+                    continue
+                prior_new = scale_density(&self.scales.hyper[i], new, &_slope)
+                if _t > 0:
+                    ratio += n * (new - t) + 0.5 * squares * (exp(-2.0 * new) - exp(-2.0 * t))
+                if ratio < prior_new - prior:
+                    t, prior = new, prior_new
+            self.phi[i] = t
+        return 0
 
     cdef void load(self) noexcept nogil:
         """The matrix swept on the coefficients of `theta`, from the beginning: a chain can go on from its state."""

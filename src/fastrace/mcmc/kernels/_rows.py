@@ -205,14 +205,14 @@ class RowKernel:
         rng : None, int, SeedSequence or Generator, optional
             For that draw.
         """
-        d = self.model.dim
         if position is None:
+            d = self.model.dim
             xi = np.zeros(d) if self.reference is None else _checks.generator(rng).standard_normal(d)
             start = self._center + self._factor @ xi
         else:
             start = _frames.floats_in_order(position, self.names, "position")
-            if start.shape != (d,) or not np.isfinite(start).all():
-                raise ValueError(f"position is {_checks.shown(position)}; {d} finite parameters are needed")
+            if start.shape != (self.dim,) or not np.isfinite(start).all():
+                raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
             start = self._unconstrained(start)
         return self._state_at(start)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._priors import JointPrior
 from fastrace.mcmc._variables import Variable, shaped
-from fastrace.mcmc.compression import expansion_of
+from fastrace.mcmc.compression import compress, expansion_of
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._racing import AFFORDABLE
@@ -23,7 +24,7 @@ from fastrace.mcmc.kernels._rows import ChainState, Tuning, usual_rows
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
-from fastrace.mcmc.models._joint import INTERCEPT, Layout
+from fastrace.mcmc.models._joint import INTERCEPT, DensityOf, Layout
 from fastrace.mcmc.models._modes import CORRELATED
 from fastrace.mcmc.models.base import LogPrior, left_of_prior
 from fastrace.mcmc.models.model import Model, Reference
@@ -37,6 +38,8 @@ Array = NDArray[np.float64]
 Prior = ArrayLike | Mapping[str, float] | Beta | Callable[[int], float]
 
 MOST_FLIPS = 1 << 20
+LEAST_SCALE = 1e-6  # of slabs, where an expansion begins
+_FLAT = ("flat", 0.0, 1.0, 0.0, -1)
 _ARRIVING = 30      # moves on the surrogate that lead from a set at random to a start
 
 
@@ -47,8 +50,9 @@ class VariableSelection:
     ----------
     model : GLM, Softmax or other Model with derivatives
         Log-likelihood terms, and the slab: independent priors of its coefficients, normal ones by `prior_mean` and
-        `prior_sd`, or `Normal`, `StudentT` and `Laplace` objects of fixed scales. A learned scale of outcomes may have
-        any prior, and is always in.
+        `prior_sd`, or `Normal`, `StudentT` and `Laplace` objects. Their scales are fixed, or learned: with
+        ``Normal(0.0, HalfCauchy(1.0))`` all coefficients that are given this object share one. A learned scale of
+        outcomes may have any prior, and is always in.
     prior : float, array_like of shape (dim,), dict, Beta or callable, default 0.5
         Probability of each coefficient to be in the model; 1 for those that always are, which may have a flat prior. A
         dict, or a series of pandas, goes by the names of the parameters; in a dict the column of a `Softmax` stands for
@@ -76,8 +80,8 @@ class VariableSelection:
     Raises
     ------
     ValueError
-        If the model has groups, a `log_prior` or no derivatives, if scales of its coefficients are learned, if a
-        coefficient that may be out has a flat prior, or if an argument is out of range.
+        If the model has groups, a `Horseshoe`, a `log_prior` or no derivatives, if a coefficient that may be out has a
+        flat prior, or if an argument is out of range.
 
     See Also
     --------
@@ -90,8 +94,10 @@ class VariableSelection:
 
     A Student-t or Laplace slab is normal given a scale of each coefficient [3]_. A step first draws these scales, given
     the value of each coefficient that is in, and from their prior for those that are out; all else is done given them.
-    They are not kept in a draw. Values of a set could not be integrated out under slabs that are not normal mixtures of
-    fixed scale, nor under effects of groups, whose scales would have to move too: these are refused.
+    They are not kept in a draw. A learned scale of slabs follows the coefficients in a draw. A step moves it last,
+    given the coefficients that are in, by Metropolis's rule and without a row; of a set without any it is drawn from
+    its prior. Values of a set could not be integrated out under slabs that are not normal mixtures, and the scales of
+    effects of groups would have to move with the set: these are refused.
 
     A step is a surrogate transition [1]_. The surrogate is prior times second-order expansion of the likelihood. Given
     a set of coefficients it is normal, so that their values can be integrated out: a step first runs Gibbs over sets,
@@ -127,6 +133,8 @@ class VariableSelection:
     variable = "theta"
     full_pass_advice = ""
     least_accepted = 0.2
+    _rows: Any = None  # the model at held scales; of kernels saved before these were learned, the model itself
+    _log_scales: Array = np.zeros(0)  # these
 
     @one_blas_thread()
     def __init__(
@@ -156,6 +164,7 @@ class VariableSelection:
             raise ValueError("control_variate is None; selection moves on an expansion: 'auto', a point or a Reference "
                              "is needed")
         self.model = model
+        self._rows, self._log_scales = _at_scales(model)
         self._gain, self._free, self._counts = _odds(model, prior, always)
         if n_flips is None:
             n_flips = max(1, len(self._free))
@@ -169,12 +178,15 @@ class VariableSelection:
             if not auto and self.records_natural:
                 reference = model.unconstrain(
                     _frames.floats_in_order(reference, model.natural_names, "control_variate"))
-            reference = model.reference(None if auto else reference)
+                reference = reference[: model.n_seen]
+            at_scales = len(self._log_scales) > 0       # the point of expansion has been found with them
+            reference = self._rows.reference(
+                (self._rows._hat if at_scales else None) if auto else reference)
         self.reference: Reference = reference
         self._plan, self._beside = self._planned(reference)
         weights = reference.weights
         if decision == "auto":
-            small = weights is not None and usual_rows(weights, model.dim) <= AFFORDABLE
+            small = weights is not None and usual_rows(weights, model.n_seen) <= AFFORDABLE
             decision = "poisson" if small else "race"
         self.decision = decision
         self.delta = _checks.probability(delta, "delta")
@@ -183,8 +195,9 @@ class VariableSelection:
     def _deciding(self, decision: str) -> Any:
         """A kernel over rows that makes these moves and decides on them so."""
         options: dict[str, Any] = {"delta": self.delta} if decision == "race" else {}
-        kernel = _KERNELS[decision](self.model, control_variate=self.reference, proposal="independent", **options)
-        kernel.plan, kernel.beside = self._plan, self._beside
+        kernel = _KERNELS[decision](self._rows or self.model, control_variate=self.reference, proposal="independent",
+                                    **options)
+        kernel.plan, kernel.beside, kernel.whole = self._plan, self._beside, self.model
         kernel._engines = []  # of pilots, whose moves are others
         return kernel
 
@@ -198,13 +211,14 @@ class VariableSelection:
             return (precision, precision @ reference.center, *more), None
         assert self.model.joint_prior is not None
         coefficients, _, _, aux, _ = self.model.joint_prior.given
-        others = JointPrior([c if c[0] == "normal" else ("flat", 0.0, 1.0, 0.0, -1) for c in coefficients], aux=aux)
+        others = JointPrior([c if c[0] == "normal" and c[4] < 0 else _FLAT for c in coefficients], aux=aux)
         others.expand_at(reference.theta_hat)
         mean, precision = others.conditional_of(())
-        _, slope, curvature = expansion_of(self.model, np.array(reference.theta_hat))
+        _, slope, curvature = expansion_of(self._rows, np.array(reference.theta_hat))
         bend = curvature.to_dense()
         linear = bend @ reference.theta_hat + slope + precision * mean
-        return (bend + np.diag(precision), linear, *more, mixed), others
+        scales = (self.model.joint_prior,) if len(self._log_scales) else ()
+        return (bend + np.diag(precision), linear, *more, mixed, *scales), others
 
     def __repr__(self) -> str:
         return f"VariableSelection({self.model!r}, decision={self.decision!r}, n_flips={self.n_flips})"
@@ -274,10 +288,11 @@ class VariableSelection:
         allowed = np.flatnonzero(self._counts > -math.inf)
         if position is None:
             gen = _checks.generator(rng)
-            position = np.where(gen.random(self.model.dim) < 0.5, 1.0, 0.0)
+            position = np.where(gen.random(self.model.n_seen) < 0.5, 1.0, 0.0)
             if np.count_nonzero(position[self._free]) not in allowed:
                 position[self._free] = 0.0
                 position[gen.permutation(self._free)[: gen.integers(allowed[0], allowed[-1] + 1)]] = 1.0
+            position = np.concatenate([position, self._log_scales])
             position = self._kernel._recorded(InclusionMove(*self._plan).drawn(gen, position, _ARRIVING))
         state = self._kernel.init(position)
         size = np.count_nonzero(state.position[self._free])
@@ -298,13 +313,42 @@ class VariableSelection:
 
 
 class _Selecting(RowMetropolis):
-    """A kernel over rows whose moves choose coefficients; `plan` is what `InclusionMove` takes."""
+    """A kernel over rows whose moves choose coefficients; `plan` is what `InclusionMove` takes.
 
+    Its model has the learned scales of slabs held; `whole`, if it is set, has them among its parameters.
+    """
+
+    whole: Model | None = None
     plan: tuple[Any, ...] | None = None
     beside: JointPrior | None = None  # all of the prior that is not in the slabs that moves hold themselves
 
     def _move(self, tuning: Tuning, rng: np.random.Generator | None, tune: bool) -> Any:
         return super()._move(tuning, rng, tune) if self.plan is None else InclusionMove(*self.plan)
+
+    @property
+    def _shown(self) -> Model:
+        return self.model if self.whole is None else self.whole
+
+    @property
+    def dim(self) -> int:
+        return self._shown.dim
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return self._shown.natural_names
+
+    @property
+    def records_natural(self) -> bool:
+        return self._shown.joint_prior is not None
+
+    def _recorded(self, draws: Array) -> Array:
+        return np.asarray(self._shown.constrain(draws)) if self.records_natural else draws
+
+    def _unconstrained(self, draws: Array) -> Array:
+        return np.asarray(self._shown.unconstrain(draws)) if self.records_natural else draws
+
+    def _chain(self, *args: Any, **options: Any) -> Any:
+        return super()._chain(*args, **options, n_hyper=self.dim - self.model.n_seen)
 
     def _log_prior_beside(self) -> LogPrior | None:
         if self.beside is None:
@@ -335,6 +379,11 @@ def _layout(model: Model) -> Layout | None:
         return None
 
 
+def _names(model: Model) -> tuple[str, ...]:
+    """What is called in the model, learned scales of slabs aside."""
+    return tuple(model.names or ())[: model.n_seen]
+
+
 def _intercepts(model: Model) -> list[int]:
     """Numbers of the coefficients of constant columns."""
     layout = _layout(model)
@@ -351,40 +400,64 @@ def _require_slab(model: Model) -> None:
                          "one normal density: the scales of group effects would have to move too, which no move of "
                          "this kernel does. Leave out the groups, or give their indicators as columns, with prior_sd "
                          "and always")
-    if pools:
+    if any(kind != "shared" for kind, *_ in pools):
         last = (model.names or ("a scale",))[-1]
-        raise ValueError(f"the prior has hyperparameters, such as {last!r}: a scale that coefficients share would have "
-                         f"to move with the set of them, which no move of this kernel does. Give Normal, StudentT or "
-                         f"Laplace priors of fixed scales; a Student-t slab has a scale for each coefficient")
+        raise ValueError(f"the prior is a Horseshoe, with hyperparameters such as {last!r}: its local scales would "
+                         f"have to move with the set of coefficients, which no move of this kernel does. Give Normal, "
+                         f"StudentT or Laplace priors, whose scale may be learned; a Student-t slab has a scale for "
+                         f"each coefficient besides")
     if own:
         raise ValueError("the model has a LogDensity; the slab must be independent Normal, StudentT or Laplace priors "
                          "of coefficients, since their values are integrated out")
 
 
 def _slab(model: Model) -> tuple[Array, Array]:
-    """Means and precisions of the normal priors, shape (dim,); precisions are 0 of flat ones and nan of others."""
+    """Means and precisions of the normal priors of known scale; precisions are 0 of flat ones and nan of others."""
     if model.joint_prior is None:
         return model.prior_mean, model.prior_precision
-    coefficients, mean, precision = model.joint_prior.given[0], np.zeros(model.dim), np.zeros(model.dim)
-    for j, (kind, middle, sd, *_) in enumerate(coefficients):
-        mean[j], precision[j] = middle, {"flat": 0.0, "normal": sd**-2.0}.get(kind, np.nan)
+    coefficients, mean, precision = model.joint_prior.given[0], np.zeros(model.n_seen), np.zeros(model.n_seen)
+    for j, (kind, middle, sd, _, pool) in enumerate(coefficients):
+        known = {"flat": 0.0, "normal": sd**-2.0} if pool < 0 else {}
+        mean[j], precision[j] = middle, known.get(kind, np.nan)
     return mean, precision
 
 
-def _mixed_slabs(model: Model) -> tuple[NDArray[np.int64], Array, Array, Array] | None:
-    """Numbers of coefficients with Student-t or Laplace slabs, degrees of freedom, means and scales; None without."""
+def _mixed_slabs(model: Model) -> tuple[NDArray[np.int64], Array, Array, Array, Array] | None:
+    """What `InclusionMove` calls so: of Student-t or Laplace slabs and those of learned scales; None without."""
     given = () if model.joint_prior is None else model.joint_prior.given[0]
-    found = [(j, c[3] if c[0] == "student" else 0.0, c[1], c[2]) for j, c in enumerate(given)
-             if c[0] in ("student", "laplace")]
+    found = [(j, {"student": c[3], "laplace": 0.0, "normal": -1.0}[c[0]], c[1], c[2], c[4]) for j, c in enumerate(given)
+             if c[0] in ("student", "laplace") or c[4] >= 0]
     if not found:
         return None
-    places, df, mean, scale = map(np.array, zip(*found, strict=True))
-    return places.astype(np.int64), df, mean, scale
+    places, df, mean, scale, learned = map(np.array, zip(*found, strict=True))
+    return places.astype(np.int64), df, mean, scale, learned
+
+
+def _at_scales(model: Model) -> tuple[Any, Array]:
+    """The model with the learned scales of slabs held where its expansion finds them, and their logarithms."""
+    if not model.n_hyper:
+        return model, np.zeros(0)
+    assert model.joint_prior is not None
+    coefficients, pools, _, aux, _ = model.joint_prior.given
+    hat, logs, held = np.array(compress(model).psi_hat), [], list(coefficients)
+    for number in range(len(pools)):
+        own = [j for j, c in enumerate(coefficients) if c[4] == number]
+        away = np.array([hat[j] - coefficients[j][1] for j in own])
+        scale = max(math.sqrt(float(np.mean(np.square(away)))), LEAST_SCALE) if own else 1.0
+        logs.append(math.log(scale))
+        for j in own:
+            kind, mean, width, df, _ = coefficients[j]
+            held[j] = (kind, mean, width * scale, df, -1)
+    rows: Any = copy.copy(model)
+    rows.joint_prior, rows.dim = JointPrior(held, (), (), aux), model.n_seen
+    rows.names = None if model.names is None else model.names[: model.n_seen]
+    rows.log_prior, rows._hat = DensityOf(rows.joint_prior), hat
+    return rows, np.array(logs)
 
 
 def _no_coefficients(model: Model) -> NDArray[np.bool_]:
     """Which parameters multiply nothing, of shape (dim,): the logarithm of a learned scale."""
-    out = np.zeros(model.dim, dtype=np.bool_)
+    out = np.zeros(model.n_seen, dtype=np.bool_)
     if getattr(model, "learns_scale", False):
         out[model.n_seen - 1] = True  # the last that the rows see
     return out
@@ -392,7 +465,7 @@ def _no_coefficients(model: Model) -> NDArray[np.bool_]:
 
 def _numbers(model: Model, listed: list[str], of: str = "always") -> NDArray[np.int64]:
     """Numbers of coefficients by name; the column of a Softmax stands for those of all classes."""
-    names = list(model.names or ())
+    names = list(_names(model))
     layout = _layout(model)
     out: list[int] = []
     for name in listed:
@@ -410,7 +483,7 @@ def _numbers(model: Model, listed: list[str], of: str = "always") -> NDArray[np.
 
 def _always_in(model: Model, always: ArrayLike | Sequence[str] | str | None) -> NDArray[np.bool_]:
     """Which parameters `always` says are in, and those that are no coefficients."""
-    held, d = _no_coefficients(model), model.dim
+    held, d = _no_coefficients(model), model.n_seen
     if always is None:
         return held
     listed = np.atleast_1d(_checks.as_array(always, "always"))
@@ -430,8 +503,8 @@ def _always_in(model: Model, always: ArrayLike | Sequence[str] | str | None) -> 
 
 def _by_name(model: Model, prior: Mapping[Any, Any], held: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
     """Probabilities of a dict, and which parameters it says nothing of: they must be `held`, or intercepts."""
-    share, said = np.ones(model.dim), np.zeros(model.dim, dtype=np.bool_)
-    names = tuple(model.names or map(str, range(model.dim)))
+    share, said = np.ones(model.n_seen), np.zeros(model.n_seen, dtype=np.bool_)
+    names = tuple(_names(model) or map(str, range(model.n_seen)))
     for key, value in prior.items():
         places = _numbers(model, [str(key)], "prior")
         twice = places[said[places]]
@@ -453,14 +526,14 @@ def _shares(model: Model, prior: Prior, held: NDArray[np.bool_]) -> tuple[Array,
     held = held.copy()
     if callable(prior) or isinstance(prior, Beta):
         held[_intercepts(model)] = True
-        return np.ones(model.dim), held
+        return np.ones(model.n_seen), held
     if isinstance(prior, Mapping):
         share, unsaid = _by_name(model, prior, held)
         held |= unsaid
         each = True
     else:
-        given: Any = _frames.in_order(prior, model.names or (), "prior", "parameters")
-        share = _checks.arm_values(given, "prior", model.dim, "parameter")
+        given: Any = _frames.in_order(prior, _names(model), "prior", "parameters")
+        share = _checks.arm_values(given, "prior", model.n_seen, "parameter")
         each = np.ndim(given) > 0
         if not each:
             held[_intercepts(model)] = True
@@ -480,7 +553,7 @@ def _odds(
 ) -> tuple[Array, NDArray[np.int64], Array]:
     """Log of what the prior of each coefficient that is in adds; those to choose; log prior of their number."""
     share, held = _shares(model, prior, _always_in(model, always))
-    log_odds = np.zeros(model.dim)
+    log_odds = np.zeros(model.n_seen)
     known = ~held & (share < 1.0)
     log_odds[known] = np.log(share[known]) - np.log1p(-share[known])
     free, (mean, precision) = np.flatnonzero(~held), _slab(model)
