@@ -1,7 +1,7 @@
 """CPU seconds before the first draw, and effective draws a CPU second, of horseshoes written in PyMC.
 
-``python -m benchmarks.pymc_horseshoes`` prints the table of bench/README.md; with ``nuts`` also a row of PyMC's own
-NUTS for each model, which takes minutes.
+``python -m benchmarks.pymc_horseshoes`` prints the table of bench/README.md; with ``nuts`` also rows of PyMC's own NUTS
+and of nutpie for each model, which take minutes.
 """
 
 import sys
@@ -44,14 +44,15 @@ def written(family, p, standardised, slab, in_units):
 
 
 def measured(name, n_draws=2000):
-    """CPU seconds of `from_pymc` and of the kernel; of 4 chains, with their least effective size."""
+    """CPU seconds of `from_pymc` and of the kernel; of 4 chains, with their least effective size and largest R-hat."""
     model, began = written(*MODELS[name]), _peers.cpu()
     ours = mcmc.from_pymc(model)
     made = _peers.cpu()
     kernel = mcmc.SurrogateMetropolis(ours)
     set_up = _peers.cpu()
     trace = mcmc.sample(kernel, n_draws=n_draws, n_chains=4, rng=1)
-    return made - began, set_up - made, _peers.cpu() - set_up, float(trace.ess().min())
+    seconds = _peers.cpu() - set_up
+    return made - began, set_up - made, seconds, float(trace.ess().min()), float(trace.rhat().max())
 
 
 class HorseshoesOfPyMC:
@@ -65,33 +66,50 @@ class HorseshoesOfPyMC:
         return sum(measured(name, 100)[:2])
 
     def track_effective_a_second(self, name):
-        _, _, seconds, least = measured(name)
+        _, _, seconds, least, _ = measured(name)
         return least / seconds
 
 
-def by_nuts(name, n_draws=500):
-    """CPU seconds of PyMC's NUTS, tuning included, and its least effective size."""
-    pm, began = pm_or_skip(), _peers.cpu()
-    with written(*MODELS[name]):
-        idata = pm.sample(n_draws, tune=n_draws, chains=2, cores=1, random_seed=1, progressbar=False,
-                          target_accept=0.95)
+def by_nuts(name, sampler, n_tune=100, n_draws=100):
+    """CPU seconds of compiling and tuning, and of the draws, of two chains, shared out by gradients.
+
+    With their least effective size, largest R-hat, and number of divergences.
+    """
     import arviz
 
-    sizes = arviz.ess(idata)
-    return _peers.cpu() - began, min(float(sizes[v].min()) for v in sizes.data_vars)
+    pm, model, began = pm_or_skip(), written(*MODELS[name]), _peers.cpu()
+    if sampler == "nutpie":
+        import nutpie
+
+        compiled = nutpie.compile_pymc_model(model)
+        ready = _peers.cpu()
+        found = nutpie.sample(compiled, draws=n_draws, tune=n_tune, chains=2, cores=1, seed=1, progress_bar=False,
+                              target_accept=0.95)
+    else:
+        ready = began  # it compiles when it samples
+        found = pm.sample(n_draws, tune=n_tune, chains=2, cores=1, random_seed=1, progressbar=False, model=model,
+                          target_accept=0.95, discard_tuned_samples=False, compute_convergence_checks=False)
+    took = _peers.cpu() - ready
+    tuning, drawing = (int(stats.n_steps.sum()) for stats in (found.warmup_sample_stats, found.sample_stats))
+    own = [v for v in found.posterior.data_vars if not v.endswith("__")]
+    sizes, rhats = arviz.ess(found, var_names=own), arviz.rhat(found, var_names=own)
+    drawn = took * drawing / (tuning + drawing)
+    return (ready - began + took - drawn, drawn, min(float(sizes[v].min()) for v in own),
+            max(float(rhats[v].max()) for v in own), int(found.sample_stats.diverging.sum()))
 
 
 def main(names):
-    words = "from_pymc, CPU s | kernel, CPU s | 8000 draws, CPU s | least ESS | ESS a second"
-    print(f"| model | {words} |\n" + "|---" * 6 + "|")
+    words = "from_pymc, CPU s | kernel, CPU s | draws, CPU s | least ESS | ESS a second | R-hat | divergences"
+    print(f"| model | {words} |\n" + "|---" * 8 + "|")
     warnings.simplefilter("ignore")
     for name in MODELS:
-        made, set_up, seconds, least = measured(name)
-        cells = f"{made:.1f} | {set_up:.1f} | {seconds:.2f} | {least:.0f} | {least / seconds:.0f}"
-        print(f"| {name} | {cells} |", flush=True)
-        if "nuts" in names:
-            seconds, least = by_nuts(name)
-            print(f"|  NUTS of PyMC | - | - | {seconds:.0f} | {least:.0f} | {least / seconds:.2g} |", flush=True)
+        made, set_up, seconds, least, rhat = measured(name)
+        cells = f"{made:.1f} | {set_up:.1f} | {seconds:.2f} | {least:.0f} | {least / seconds:.0f} | {rhat:.3f}"
+        print(f"| {name} | {cells} | - |", flush=True)
+        for sampler in ("PyMC", "nutpie") if "nuts" in names else ():
+            set_up, seconds, least, rhat, divergent = by_nuts(name, sampler)
+            cells = f"{set_up:.0f} | {seconds:.0f} | {least:.0f} | {least / seconds:.2g} | {rhat:.3f} | {divergent}"
+            print(f"|  NUTS of {sampler} | - | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
