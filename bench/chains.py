@@ -48,7 +48,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from benchmarks import _peers, hierarchies, mixtures, wide, without_chains
+from benchmarks import _peers, hierarchies, mixtures, rare, wide, without_chains
 from benchmarks import mcmc as headline
 
 from fastrace import mcmc
@@ -107,6 +107,9 @@ def table_of(name: str) -> tuple[Any, Any, dict[str, Any]]:
     if name == "headline":
         X, y = headline.logistic(100_000, 10)
         options = {"sd": 10.0}
+    elif name in rare.TABLES:
+        X, y = rare.table(name)
+        options = {"sd": rare.PRIOR_SD}
     elif "positives" in name:
         X, y = without_chains.table(name)
         options = {}
@@ -166,10 +169,14 @@ def wide_by(kind: str, dim: int) -> Figure:
 def wide_chains(dim: int) -> Figure:
     """By autocorrelation as elsewhere: the least of all parameters and their squares."""
     of, _ = wide.model(dim)
+    return with_squares(lambda: of, 20_000)
+
+
+def with_squares(make: Callable[[], Any], n_draws: int) -> Figure:
+    """Chains, and the least effective draws of all parameters and of their squares."""
     kept: list[Any] = []
-    found = chains(lambda: of, 20_000, kept)
-    squares = np.square(kept[0].draws - kept[0].draws.mean(axis=(0, 1)))
-    least = min(mcmc.effective_sample_size(squares[:, :, j]) for j in range(dim))
+    found = chains(make, n_draws, kept)
+    least = rare.effective_of_squares(kept[0].draws)
     words = f"{found['words']}; of squares {least / found['seconds']:,.0f}"
     return found | {"effective": min(found["effective"], least), "words": words}
 
@@ -308,6 +315,33 @@ def few_positives(count: int, goal: float) -> Row:
     )
 
 
+def rare_columns(name: str, goal: float) -> Row:
+    """What `mcmc.sample` took before `HMC` is a rival. By the least of parameters and squares, but for NUTS."""
+    dim, of = rare.TABLES[name][1], partial(rare.model, name)
+    batches = {"proposal": "independent", "walk_share": 0.001}
+    return Row(
+        f"logistic, {name}, some of rare ones",
+        goal,
+        {"mcmc.sample": partial(with_squares, of, 2000), "HMC": partial(with_squares, lambda: mcmc.HMC(of()), 2000)},
+        {
+            "Metropolis(frames=True)": partial(
+                with_squares, lambda: mcmc.Metropolis(of(), batch=2 * dim, frames=True, **batches), 2000),
+            "PoissonMinibatchMetropolis(batch=256)": partial(
+                with_squares, lambda: mcmc.PoissonMinibatchMetropolis(of(), batch=256, **batches), 2000),
+            "mcmc.laplace": partial(laplace, of),
+            "HMC on a page of NumPy": partial(by_page_of_numpy, name),
+        }
+        | peers(name, ("NumPyro NUTS", "nutpie")),
+    )
+
+
+def by_page_of_numpy(name: str) -> Figure:
+    effective, squares, set_up, seconds = rare.by_numpy(name)
+    words = f"{rare.CHAINS} chains, {rare.TUNED} steps of warm-up, {rare.KEPT} draws; "
+    words += f"of squares {squares / seconds:,.0f}, of parameters {effective / seconds:,.0f}"
+    return given((min(effective, squares), set_up, seconds), words)
+
+
 def of_labels(problem: str, title: str) -> Row:
     return Row(
         title,
@@ -345,6 +379,8 @@ ROWS = {
         )
         for dim, goal in ((200, 1_500), (500, 300))
     },
+    "rare-100": rare_columns("4,000 rows, 100 columns", 500),
+    "rare-120": rare_columns("10,000 rows, 120 columns", 100),
     **{
         f"labels-{apart}": of_labels(
             f"logistic {apart}", f"labels of 100 users x 1e4 events, 20 logistic regressions, d = 20, {apart} apart"

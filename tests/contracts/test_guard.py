@@ -160,6 +160,18 @@ def inner_move():
     return (_nested_normal.NormalInner(*expanded()),), {}
 
 
+def row_inner():
+    from fastrace._models import _slopes
+
+    return (_slopes.GLMSlopes(model()), *expanded(), np.zeros(2), 0.5, 1.5, np.ones(2)), {}
+
+
+def row_move():
+    from fastrace.mcmc.kernels import _row_hamiltonian
+
+    return (_row_hamiltonian.RowInner(*row_inner()[0]),), {}
+
+
 def urns():
     from fastrace.mcmc.kernels import _chain
     from fastrace.races import _weighted
@@ -189,6 +201,9 @@ ARGUMENTS = {
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_nested_normal.NormalInner": lambda: (expanded(), {}),
     "_group_blocks.GroupBlocks": group_blocks, "_scaled.ScaledInner": scaled_inner,
+    "_slopes.Slopes": call(2, 4), "_slopes.GLMSlopes": lambda: ((model(),), {}),
+    "_slopes.AskedSlopes": call(lambda theta: (0.0, theta), 2, 4),
+    "_row_hamiltonian.RowInner": row_inner, "_row_hamiltonian.RowMove": row_move,
     "_class_at.ClassAt": class_at, "_surrogate.Inner": lambda: (expanded()[:1], {}),
     "_surrogate.SurrogateMove": inner_move, "_chain.Urns": urns,
     "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),
@@ -293,7 +308,8 @@ def says_never_set_up(errors):
 
 # Set up whole by __new__, so that no subclass can forget it.
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
-         "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_surrogate.SurrogateMove"}
+         "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_row_hamiltonian.RowMove",
+         "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_class_at.ClassAt", "_group_blocks.GroupBlocks", "_weighted.WeightedRace", "_xla_chain.Crew"}
 

@@ -113,7 +113,8 @@ BY_NAME = {
     "RowMetropolis(covariance)": lambda given: spread(mcmc.RacingMetropolis(own(), covariance=square(given))),
     "RowKernel(covariance)": lambda given: spread(mcmc.Slice(own(), covariance=square(given))),
     "RowKernel.init(position)": lambda given: mcmc.Slice(MODEL).init(given).position,
-    "SurrogateMetropolis.init(position)": lambda given: mcmc.SurrogateMetropolis(MODEL).init(given).position,
+    "HMC(psi_hat)": lambda given: mcmc.HMC(MODEL, psi_hat=given).compressed.psi_hat,
+    "OnSurrogate.init(position)": lambda given: mcmc.SurrogateMetropolis(MODEL).init(given).position,
     "SurrogateMetropolis(psi_hat)": expected,
     "VariableSelection.init(position)": lambda given: mcmc.VariableSelection(MODEL).init(given).position,
     "sample(init)": lambda given: mcmc.sample(

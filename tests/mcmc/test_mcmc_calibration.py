@@ -20,6 +20,7 @@ KERNELS = {
     "batch": lambda model: mcmc.Metropolis(model, proposal="independent", batch=8, walk_share=0.1),
     "frames": lambda model: mcmc.Metropolis(model, proposal="independent", batch=4, walk_share=0.1, frames=True),
     "shared": lambda model: mcmc.PoissonMinibatchMetropolis(model, proposal="independent", batch=4, tail=1e-4),
+    "hmc": lambda model: mcmc.HMC(model),
     "tuna": lambda model: mcmc.TunaMetropolis(model, chi=1e-2, size=0.4, full_pass_at=1e9),
     "slice": lambda model: mcmc.Slice(model),
     "slice-plain": lambda model: mcmc.Slice(model, control_variate=None),

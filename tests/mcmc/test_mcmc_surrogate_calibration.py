@@ -140,6 +140,8 @@ def kernel_of(case, decision, theta, rng):
 
 
 def decided(case, model, decision):
+    if decision == "none":                  # by the gradients of all rows, none of which decides
+        return mcmc.HMC(model)
     return mcmc.SurrogateMetropolis(model, decision=decision, first_look=10, student=True, delta=0.01, **case.options)
 
 
@@ -155,7 +157,7 @@ def departures(name, decision, fits, rng, made=lambda kernel, pilot: kernel):
             theta = case.drawn(rng)
             kernel = kernel_of(case, decision, theta, rng)
             assert kernel.decision == decision and (
-                name != "large-effects" or bool(kernel._swept) == (decision != "race"))
+                name != "large-effects" or bool(kernel._swept) == (decision in ("exact", "poisson")))
             pilot = kernel.run(rng, kernel.init(rng=rng), 80)[1].draws[20:]
 
             def value(points, model=kernel.model, learned=name == "learned-scale"):
@@ -169,7 +171,7 @@ def departures(name, decision, fits, rng, made=lambda kernel, pilot: kernel):
 
 
 @few_or_many("fits", 150, 2000)
-@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson", "none"])
 @pytest.mark.parametrize("name", CASES)
 def test_draws_of_the_posterior_are_followed_by_others(name, decision, fits):
     assert_centred(departures(name, decision, fits, np.random.default_rng(SEED)))
@@ -186,7 +188,7 @@ def test_draws_that_are_a_little_wrong_are_told(shift, spread):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson", "none"])
 @pytest.mark.parametrize("name", CASES)
 def test_simulation_based_calibration(name, decision, fits=1000, draws=99, cells=20):
     """Ranks of the parameters among thinned draws, in cells: the whole law, where many fits can tell it."""
@@ -196,7 +198,8 @@ def test_simulation_based_calibration(name, decision, fits=1000, draws=99, cells
         case = CASES[name](rng, 50)
         theta = case.drawn(rng)
         kernel = kernel_of(case, decision, theta, rng)
-        assert kernel.decision == decision and (name != "large-effects" or bool(kernel._swept) == (decision != "race"))
+        assert kernel.decision == decision and (
+            name != "large-effects" or bool(kernel._swept) == (decision in ("exact", "poisson")))
         _, steps = kernel.run(rng, kernel.init(theta), draws * thin)
         ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
     for column in np.array(ranks).T:
@@ -240,7 +243,7 @@ def joint_departures(decision, fits, rng, made=lambda kernel: kernel):
 
 
 @few_or_many("fits", 100, 5000)
-@pytest.mark.parametrize("decision", ["exact", "race", "poisson"])
+@pytest.mark.parametrize("decision", ["exact", "race", "poisson", "none"])
 def test_geweke_joint_distribution_of_a_learned_scale(decision, fits):
     assert_centred(joint_departures(decision, fits, np.random.default_rng(SEED)))
 

@@ -147,6 +147,19 @@ def softmax_sums(source: Any, at: Array) -> Sums:
     return Sums(value, gradient.ravel(), hessian.reshape(free * p, free * p), largest)
 
 
+def softmax_slope(source: Any, at: Array) -> tuple[float, Array]:
+    """Sum of all terms of a `SoftmaxSource` at one vector of parameters, and its gradient, in one pass."""
+    free, rows = source.n_classes - 1, source.rows
+    value, by_columns = 0.0, np.zeros((free, rows.X.shape[1]))
+    by_effects = [np.zeros((f.n_groups, f.width, free)) for f in rows.factors]
+    for some in _derivatives(source, at):
+        value += float(some.level.sum())
+        by_columns += some.slope.T @ some.x
+        for f, sums in zip(rows.factors, by_effects, strict=True):
+            np.add.at(sums, f.codes[some.part], f.values(rows.X, some.part)[:, :, None] * some.slope[:, None])
+    return value, np.concatenate([part.ravel() for part in (by_columns, *by_effects)])
+
+
 def expand_softmax(source: Any, at: Array, roots: Array | None = None) -> tuple[float, Array, Arrow]:
     """Sum of all terms of a `SoftmaxSource` at one vector of parameters, its gradient and its Hessian, in one pass.
 

@@ -16,6 +16,7 @@ from fastrace.mcmc.correction import correct
 from fastrace.mcmc.doors.pymc.models import PyMCModel, from_pymc
 from fastrace.mcmc.kernels.firefly_metropolis import FireflyMetropolis
 from fastrace.mcmc.kernels.gibbs import Categorical, Gibbs
+from fastrace.mcmc.kernels.hmc import HMC
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_gibbs import PoissonMinibatchGibbs
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
@@ -56,6 +57,7 @@ from fastrace.mcmc.trace import Trace
 __all__ = [
     "ARCH",
     "GLM",
+    "HMC",
     "LKJ",
     "Beta",
     "BiasCheck",

@@ -83,8 +83,8 @@ def diagnosis(
                 f"{accepted.min():.2%}){' and hardly moved' if rests_on_proposals else ''}: "
                 + (refusal_advice or ("tune for longer, take a smaller size, or another proposal"
                                       if least_accepted is None else
-                                      f"the surrogate is far from the posterior there. {SAMPLE_AGAIN}, or a kernel on "
-                                      f"all rows"))
+                                      f"the surrogate is far from the posterior there. {SAMPLE_AGAIN}, or with "
+                                      f"mcmc.HMC(model), by the gradients of all rows"))
             )
     if full_pass_advice and n >= ENOUGH:
         share = trace.full_pass.mean(axis=1)

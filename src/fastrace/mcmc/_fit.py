@@ -49,21 +49,22 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
     if advice:
         out.append(advice)
     if getattr(kernel, "proposes_reference", False):
-        k = residual_k(model, reference)
+        k = kernel.pareto_k if kernel.pareto_k is not None else residual_k(model, reference)
         if not k < _pareto.MOST:
             out.append(
                 f"Pareto k of the weights of draws from the normal density is {k:.2g}, above {_pareto.MOST}: "
                 f"its tails are too short for independent proposals, and chains get stuck where it has no mass without "
-                f"R-hat showing it. Take proposal='crank-nicolson' or 'random-walk'"
+                f"R-hat showing it. Take mcmc.HMC(model), by the gradients of all rows, or "
+                f"proposal='crank-nicolson'"
             )
-    if hasattr(kernel, "surrogate_draws") and kernel.rests_on_surrogate and accepted < _FITS:
+    if getattr(kernel, "rests_on_surrogate", False) and accepted < _FITS:
         points, beside = kernel.surrogate_draws(_DRAWS, np.random.default_rng(0))
         k = tail(model, reference, points, beside)
         if not k < _pareto.MOST:
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
                 f"expansion misses a part of the posterior, where chains get stuck for long without R-hat showing it. "
-                f"{SAMPLE_AGAIN}, or, if rows are few, NUTS on all of them"
+                f"{SAMPLE_AGAIN}, or, if rows are few, take mcmc.HMC(model), which reads all of them"
             )
     return out
 

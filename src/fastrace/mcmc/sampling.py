@@ -547,8 +547,8 @@ class _Work:
             empty = self.kernel.run(self.runs[0].rng_there(), self.runs[0].state, 0)[1]
             names = tuple(getattr(self.kernel, "names", None) or ())
             about = self.kernel.describe()
-            if isinstance(self.kernel, SurrogateMetropolis):
-                about["size"] = min(float(run.state.tuning.size) for run in self.runs)
+            tuned = getattr(self.kernel, "_tuned", None)
+            about |= tuned([run.state for run in self.runs]) if tuned else {}
             return Trace(
                 tuple(joined_later(run.parts) if run.parts else empty for run in self.runs),
                 about,

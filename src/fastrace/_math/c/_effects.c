@@ -124,3 +124,23 @@ void fr_arrow_add(const fr_arrow *to, const fr_sparse *x, const double *dense_x,
         }
     }
 }
+
+void fr_sparse_pull(const fr_sparse *x, int64_t first, ptrdiff_t n_rows, const double *slope, double *gradient)
+{
+    for (ptrdiff_t i = 0; i < n_rows; i++)
+        for (int64_t k = x->begin[first + i]; k < x->begin[first + i + 1]; k++)
+            gradient[x->column[k]] += slope[i] * entry(x->value + k * (x->single ? sizeof(float) : sizeof(double)), x->single);
+}
+
+void fr_effects_pull(const fr_factor *factors, int n_factors, int64_t first, ptrdiff_t n_rows, const double *slope,
+                     double *gradient)
+{
+    for (const fr_factor *f = factors; f < factors + n_factors; f++)
+        for (ptrdiff_t i = 0; i < n_rows; i++) {
+            double *to = gradient + f->start + f->code[first + i] * f->width;
+            for (ptrdiff_t k = 0; k < f->width; k++) {
+                ptrdiff_t c = k - f->intercept;
+                to[k] += slope[i] * (c < 0 ? 1.0 : entry(f->z + (first + i) * f->row_stride + f->column[c], f->single));
+            }
+        }
+}

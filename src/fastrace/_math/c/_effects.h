@@ -54,4 +54,10 @@ ptrdiff_t fr_arrow_entries(const fr_sparse *x, const fr_factor *factors, int n_f
 void fr_arrow_add(const fr_arrow *to, const fr_sparse *x, const double *dense_x, ptrdiff_t p, const fr_factor *factors,
                   int n_factors, int64_t first, ptrdiff_t n_rows, const double *slope, const double *bend,
                   const double *mixed, ptrdiff_t *place, double *value);
+
+/* gradient += slope[i] times what the parameters multiply in row first + i, summed over i: of a sparse table, and of factors.
+*/
+void fr_sparse_pull(const fr_sparse *x, int64_t first, ptrdiff_t n_rows, const double *slope, double *gradient);
+void fr_effects_pull(const fr_factor *factors, int n_factors, int64_t first, ptrdiff_t n_rows, const double *slope,
+                     double *gradient);
 #endif

@@ -376,6 +376,51 @@ int fr_glm_mixed(const fr_glm *m, const double *theta_hat, int64_t first, ptrdif
     return 0;
 }
 
+int fr_glm_slope(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, double *value, double *gradient)
+{
+    double y[FR_GLM_BLOCK], l0[FR_GLM_BLOCK], l1[FR_GLM_BLOCK], l2[FR_GLM_BLOCK];
+    double la[FR_GLM_BLOCK], lea[FR_GLM_BLOCK], laa[FR_GLM_BLOCK], *eta = l0, *block = NULL;
+    ptrdiff_t p = m->n_columns, size = (ptrdiff_t)(m->single ? sizeof(float) : sizeof(double));
+    fr_shape own;
+    const fr_shape *shape = shape_at(m, theta, &own);
+    if (!m->sparse && m->column_stride != size) {       /* columns that lie apart are brought together first */
+        block = malloc((size_t)(FR_GLM_BLOCK * p) * sizeof(double));
+        if (!block) return -1;
+    }
+    for (ptrdiff_t start = 0; start < n_rows; start += FR_GLM_BLOCK) {
+        ptrdiff_t count = smaller(n_rows - start, FR_GLM_BLOCK);
+        int64_t row = first + start;
+        double sum = 0.0, by_aux = 0.0;
+        outcomes(m, NULL, row, count, y);
+        if (fr_glm_predict(m, NULL, row, count, &theta, 1, &eta)) {
+            free(block);
+            return -1;
+        }
+        if (m->learned) {
+            mixed(m->family, shape, y, count, eta, la, lea, laa);
+            weigh(m, NULL, row, count, la);
+            for (ptrdiff_t i = 0; i < count; i++) by_aux += la[i];
+            gradient[m->n_parameters - 1] += by_aux;
+        }
+        derivatives(m->family, shape, y, count, l0, l1, l2);
+        if (m->learned) add_extra(m->family, shape, y, count, l0);
+        weigh(m, NULL, row, count, l0);
+        weigh(m, NULL, row, count, l1);
+        for (ptrdiff_t i = 0; i < count; i++) sum += l0[i];
+        *value += sum;
+        if (m->sparse) fr_sparse_pull(m->sparse, row, count, l1, gradient);
+        else if (block) {
+            gather(m, NULL, row, count, block);
+            pull_f64((const char *)block, p * (ptrdiff_t)sizeof(double), p, 0, count, l1, gradient);
+        }
+        else if (m->single) pull_f32(m->x, m->row_stride, p, row, count, l1, gradient);
+        else pull_f64(m->x, m->row_stride, p, row, count, l1, gradient);
+        fr_effects_pull(m->factors, m->n_factors, row, count, l1, gradient);
+    }
+    free(block);
+    return 0;
+}
+
 void fr_glm_extra(const fr_glm *m, const double *y, ptrdiff_t n, double *out)
 {
     for (ptrdiff_t i = 0; i < n; i++) out[i] = 0.0;
@@ -455,6 +500,26 @@ static void NAME(gather)(const fr_glm *m, const int64_t *rows, int64_t first, pt
         const char *row = m->x + (ptrdiff_t)(rows ? rows[i] : first + i) * m->row_stride;
         if (rows && i + 4 < n_rows) PREFETCH(m->x + (ptrdiff_t)rows[i + 4] * m->row_stride);
         for (ptrdiff_t k = 0; k < p; k++) block[i * p + k] = AT(row, k * step);
+    }
+}
+
+/* gradient[k] += the sum of slope[i] x[first + i][k], four rows at once in their order. */
+CLONES
+static void NAME(pull)(const char *x, ptrdiff_t row_stride, ptrdiff_t p, int64_t first, ptrdiff_t n_rows,
+                       const double *restrict slope, double *restrict gradient)
+{
+    ptrdiff_t i = 0;
+    for (; i + ROWS <= n_rows; i += ROWS) {
+        const ELEMENT *a = (const ELEMENT *)(x + (ptrdiff_t)(first + i) * row_stride);
+        const ELEMENT *b = (const ELEMENT *)(x + (ptrdiff_t)(first + i + 1) * row_stride);
+        const ELEMENT *c = (const ELEMENT *)(x + (ptrdiff_t)(first + i + 2) * row_stride);
+        const ELEMENT *d = (const ELEMENT *)(x + (ptrdiff_t)(first + i + 3) * row_stride);
+        double s = slope[i], t = slope[i + 1], u = slope[i + 2], v = slope[i + 3];
+        for (ptrdiff_t k = 0; k < p; k++) gradient[k] += (s * a[k] + t * b[k]) + (u * c[k] + v * d[k]);
+    }
+    for (; i < n_rows; i++) {
+        const ELEMENT *a = (const ELEMENT *)(x + (ptrdiff_t)(first + i) * row_stride);
+        for (ptrdiff_t k = 0; k < p; k++) gradient[k] += slope[i] * a[k];
     }
 }
 

@@ -57,4 +57,7 @@ int fr_glm_derivatives(const fr_glm *m, const double *theta_hat, int64_t first, 
 /* The derivatives with aux, times the weights: in aux, in eta and aux, twice in aux. `eta` has room for n_rows. */
 int fr_glm_mixed(const fr_glm *m, const double *theta_hat, int64_t first, ptrdiff_t n_rows, double *eta, double *la,
                  double *lea, double *laa);
+
+/* value += the log-likelihood at theta of rows first .. first + n_rows - 1, and gradient += its gradient in all parameters. */
+int fr_glm_slope(const fr_glm *m, const double *theta, int64_t first, ptrdiff_t n_rows, double *value, double *gradient);
 #endif

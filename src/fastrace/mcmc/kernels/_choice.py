@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from fastrace._base._progress import stage
 from fastrace._base._words import counted
+from fastrace.mcmc import _pareto
 from fastrace.mcmc._convergence import each_effective_size
+from fastrace.mcmc._fit import residual_k
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, usual_rows
+from fastrace.mcmc.kernels.hmc import HMC
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
@@ -35,6 +38,8 @@ PER_STEP = 12.0  # work of a step beside its rows, in rows that a minibatch or r
 BY_SURROGATE = {"normal": 2.0, "hmc": 3.0}  # times as much: of steps on a surrogate
 IN_PYTHON = 2.5  # times as much: a log prior that each step calls
 IN_PASSES = 1.0 / 5.0  # of that work for a row where each step reads all in their order, without a draw or a bound
+GRADIENT = 1.5 * IN_PASSES  # the same where each step takes gradients of all rows
+USUAL_GRADIENTS, AT_BEST = 3.0, 0.5  # of a step of these, and of an independent draw, that make a pilot worth while
 LITTLE = 600.0  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
 MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which reads rows for itself alone
@@ -50,20 +55,22 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
     form = model._surrogate_form()
     if form.n_hyper:
         read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
-        return SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees"
+        return _unless_bad(SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees")
     if form.joint_prior is not None:
         with contextlib.suppress(NoModeError):
             surrogate = SurrogateMetropolis(form)
             if surrogate._stride:
                 why = "the rows say little of the learned scale, of which other kernels make no plain steps"
-                return surrogate, why
+                return _unless_bad(surrogate, why)
     mapped = form.own_surrogate is not None
     if mapped and getattr(form, "is_hierarchy", False):
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
     model = model._row_form()
     makers: list[Callable[..., RowKernel]] = [SurrogateMetropolis, PoissonMinibatchMetropolis, RacingMetropolis]
     tried: list[_Pilot] = []
+    aside: list[_Pilot] = []  # of proposals whose tails are too short
     missed: list[tuple[RowKernel, str]] = []
+    walks = False  # whether few rows refuse most moves of all parameters, so that they have walks of their own
     exact = math.inf  # rows a step of the kernel without errors that reads fewest
     reference: Reference | None = None  # of minibatches and of races
     if model.dim >= MANY and not mapped and not getattr(model, "factors", ()):
@@ -72,7 +79,7 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
             tried, reference = [together], together.kernel.reference
             together.confirm(0.0)
             rows = usual_rows(together.kernel._innermost, model.dim)
-            if together.share >= MOVES_WELL and rows > LITTLE:
+            if together.share >= MOVES_WELL and rows > LITTLE and not together.stuck_in_tails:
                 return together.kernel, together.words + f"; one step alone would read about {rows:.2g} rows"
     for make in makers[mapped:]:  # moves by gradients of a user's graph are dear where a normal density will do
         if make is RacingMetropolis and exact <= LITTLE:
@@ -82,7 +89,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
             if make is not SurrogateMetropolis and reference is None:
                 reference = model.reference()
             kernel = make(model, **({} if make is SurrogateMetropolis else {"control_variate": reference}))
-            if isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows:
+            walks = isinstance(kernel, SurrogateMetropolis) and kernel.walks_along_rows
+            if walks and bool(getattr(model, "factors", ())):
                 return kernel, "few rows refuse most moves of all parameters, so that they have walks of their own"
             if getattr(kernel, "decision_advice", ""):  # races that would err more often than they promise
                 missed.append((kernel, f"{type(kernel).__name__}, whose races would miss the few rows that matter"))
@@ -97,6 +105,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                 break  # nor will races have one
             continue
         tried.append(pilot)
+        if walks:  # nothing that rests on the expansion moves better
+            break
     if BATCHED_FROM <= model.dim < MANY and all(pilot.worth < CHEAP for pilot in tried):
         together = _shared(model, reference)
         tried += [] if together is None else [together]
@@ -107,14 +117,50 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
             batches = Metropolis(model, proposal="independent", batch=min(2 * model.dim, MOST_POINTS),
                                  walk_share=WALKS, frames=True)
             tried.append(_Pilot(batches))
+    while tried and _cheapest(tried).stuck_in_tails:
+        aside.append(_cheapest(tried))
+        tried.remove(aside[-1])
+    if not mapped and _may_gain(model, tried, walks or bool(aside)):
+        stage("setting up HMC")
+        with contextlib.suppress(ValueError):  # no expansion, or a prior without a gradient
+            tried.append(_Pilot(HMC(model)))
+    tried = [pilot for pilot in tried if pilot.share > 0.0] or [*tried, *aside]
     if not tried and missed:
         return missed[0]
     if not tried:
         why = "the model has no mode to expand at, and races without one miss the rows that matter"
         return Metropolis(model, control_variate=None), why
     best = _cheapest(tried)
-    others = "; ".join([pilot.words for pilot in tried if pilot is not best] + [words for _, words in missed])
+    rest = [pilot.words for pilot in [*tried, *aside] if pilot is not best]
+    others = "; ".join([*rest, *(words for _, words in missed)])
     return best.kernel, best.words + (f"; {others}" if others else "")
+
+
+def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
+    """The kernel; without groups, trajectories by the gradients of all rows where it moves badly and reads all rows.
+
+    Effects of groups have moves of their own, which get where no trajectory does.
+    """
+    model = kernel.model
+    if kernel.decision != "exact" or bool(getattr(model, "factors", ())) or model.own_surrogate is not None:
+        return kernel, why
+    pilot = _Pilot(kernel)
+    if _may_gain(model, [pilot], False):
+        stage("setting up HMC")
+        other = _Pilot(HMC(model))
+        best = _cheapest([pilot, other])
+        if best is other:
+            return other.kernel, f"{other.words}; {pilot.words}"
+    return kernel, why
+
+
+def _may_gain(model: Model, tried: list[_Pilot], bad: bool) -> bool:
+    """Whether a pilot of trajectories by the gradients of all rows is worth while: where all else is bad, and dear."""
+    if not tried:
+        return bad
+    best = max(tried, key=lambda pilot: pilot.worth)
+    worth = AT_BEST / (PER_STEP * BY_SURROGATE["hmc"] + USUAL_GRADIENTS * GRADIENT * model.n_rows)
+    return (bad or best.share < FEW) and worth > best.worth
 
 
 def _shared(model: Model, reference: Reference | None) -> _Pilot | None:
@@ -171,6 +217,17 @@ class _Pilot:
         self.confirmed = True
 
     @property
+    def stuck_in_tails(self) -> bool:
+        """Whether proposals do not depend on the state, and have too short tails: chains get stuck beyond them."""
+        kernel: Any = self.kernel
+        if not getattr(kernel, "proposes_reference", False):
+            return False
+        if kernel.pareto_k is None:
+            stage("looking at the tails of proposals")
+            kernel.pareto_k = residual_k(kernel.model, kernel.reference)
+        return not kernel.pareto_k < _pareto.MOST
+
+    @property
     def rows(self) -> float:
         """Rows that a step reads."""
         return self._read / self._n
@@ -181,6 +238,8 @@ class _Pilot:
         kernel: Any = self.kernel
         exact = getattr(kernel, "decision", "") == "exact"
         per_row = SHARED if self.batched else IN_PASSES if exact else 1.0
+        if isinstance(kernel, HMC):
+            return PER_STEP * BY_SURROGATE["hmc"] + self.rows * GRADIENT
         if isinstance(kernel, SurrogateMetropolis):
             return PER_STEP * BY_SURROGATE[kernel.inner] + self.rows * per_row
         return PER_STEP * (1.0 + IN_PYTHON * kernel.calls_python) + self.rows * per_row
@@ -196,7 +255,10 @@ class _Pilot:
         name = type(self.kernel).__name__ + (" in batches" if self.batched else "")
         steps = f"{1.0 / self.share:.2g}" if self.share > 0.0 else "too many"
         rows = f"{self.rows:.1f} rows" if self.rows < 10.0 else counted(round(self.rows), "row")
-        return f"{name} reads {rows} a step and needs {steps} steps for an independent draw"
+        out = f"{name} reads {rows} a step and needs {steps} steps for an independent draw"
+        k = getattr(self.kernel, "pareto_k", None)
+        return out if k is None or k < _pareto.MOST else (
+            f"{out}, but Pareto k of its proposals' weights is {k:.2g}: chains would get stuck in the tails")
 
 
 def _cheapest(tried: list[_Pilot]) -> _Pilot:

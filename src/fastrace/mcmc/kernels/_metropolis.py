@@ -77,7 +77,8 @@ class RowMetropolis(RowKernel):
     batch = 1  # steps that share a reading of rows; of kernels saved before there were batches too
     lean: Any = 0.0  # center of the proposals of a batch, whitened
     _tails: Tails | None = None
-    _computed = ("_tails",)  # attributes that do not change the draws
+    pareto_k: float | None = None  # of the weights of draws from the reference, where it was looked at
+    _computed = ("_tails", "pareto_k")  # attributes that do not change the draws
 
     @one_blas_thread()
     def __init__(

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._models._arrow import Arrow, ArrowFactor, added
 from fastrace._models._priors import JointPrior
 from fastrace._models.glm_inputs import is_sparse
@@ -21,7 +21,7 @@ from fastrace.mcmc._scales import first_point, negative, parts_of
 from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of, require_of_map
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
-from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel
+from fastrace.mcmc.kernels._rows import PILOT_SEED, SPREAD, ChainState, RowKernel, Tuning
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
@@ -90,6 +90,59 @@ class OnSurrogate(RowKernel):
     _unseen: Array | None = None  # directions, and the metric times each; None in kernels saved before it was kept
     _metric_of_bounds: tuple[Arrow, Array] | None = None  # curvature and precision, if not those of `compressed`
     _pieces: Pieces | None = None  # of rows that belong to a group of each of several factors
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return getattr(self.model, "natural_names", self.model.names)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Variables that the draws are made of, where the model says so."""
+        return getattr(self.model, "parts", ())
+
+    @property
+    def records_natural(self) -> bool:
+        """Whether draws are on the natural scale, and not in the coordinates of `reference`."""
+        return getattr(self.model, "joint_prior", None) is not None or bool(self.parts)
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of a state: what the rows see, then the hyperparameters."""
+        return int(self.compressed.prior.dim)
+
+    # States.
+
+    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
+        if position is None:
+            start = self._draw(_checks.generator(rng))
+        else:
+            start = _frames.floats_in_order(position, self.names, "position")
+            if start.shape != (self.dim,) or not np.isfinite(start).all():
+                raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
+            unconstrain = getattr(self.model, "unconstrain", None)
+            start = start if unconstrain is None else np.asarray(unconstrain(start), dtype=np.float64)
+        return self._state_at(start)
+
+    def _state_at(self, theta: Array) -> ChainState:
+        return ChainState(np.array(theta, dtype=np.float64), np.empty(0), None, self._untuned())
+
+    def dispersed(self, rng: np.random.Generator) -> Array:
+        """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
+        start, hat = self._draw(rng), self.compressed.psi_hat
+        n, step = len(hat), start[: len(hat)] - hat
+        far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step))))
+        start[:n] = hat + step * max(1.0, min(SPREAD, self._near / max(far, 1e-300)))
+        return self._recorded(start)
+
+    def _untuned(self) -> Tuning:
+        none = np.empty(0)
+        return Tuning(self.size, 0, 0, none, np.empty((0, 0)), 0, none, np.empty((0, 0)))
+
+    def _recorded(self, draws: Array) -> Array:
+        constrain = getattr(self.model, "constrain", None)
+        return draws if constrain is None else np.asarray(constrain(draws))
+
+    # Setting up.
 
     def _compress(self, psi_hat: Any) -> Compressed:
         if self.model.own_surrogate is not None:

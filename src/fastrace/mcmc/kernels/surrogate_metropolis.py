@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames
+from fastrace._base import _checks
 from fastrace._base._blas import one_blas_thread
 from fastrace._base._progress import phase, stage
 from fastrace._models._arrow import ArrowFactor
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._chain import Chain
 from fastrace.mcmc.kernels._nested_normal import layout_of
-from fastrace.mcmc.kernels._rows import SPREAD, WINDOW, ChainState, Tuning, checked_share
+from fastrace.mcmc.kernels._rows import WINDOW, ChainState, Tuning, checked_share
 from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
 from fastrace.mcmc.kernels._surrogate_moves import FAR, TARGET
@@ -298,20 +299,6 @@ class SurrogateMetropolis(DecidedByRows):
         self._settle()
 
     @property
-    def names(self) -> tuple[str, ...] | None:
-        return getattr(self.model, "natural_names", self.model.names)
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """Variables that the draws are made of, where the model says so."""
-        return getattr(self.model, "parts", ())
-
-    @property
-    def records_natural(self) -> bool:
-        """Whether draws are on the natural scale, and not in the coordinates of `reference`."""
-        return getattr(self.model, "joint_prior", None) is not None or bool(self.parts)
-
-    @property
     def exchange_advice(self) -> str:
         """What to do about chains that disagree; empty if nothing but more draws helps."""
         if self.inner != "hmc" or self.model.own_surrogate is None:
@@ -329,11 +316,6 @@ class SurrogateMetropolis(DecidedByRows):
         return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories. Chains may "
                 f"stop short of parts narrower still, such as the neck of a funnel, without R-hat showing it: "
                 f"{_WAY_OUT}")
-
-    @property
-    def dim(self) -> int:
-        """Coordinates of a state: what the rows see, then the hyperparameters."""
-        return int(self.compressed.prior.dim)
 
     def describe(self) -> dict[str, Any]:
         """What a trace remembers of the kernel, with what pilots chose; there `size` is the smallest that was tuned."""
@@ -357,21 +339,11 @@ class SurrogateMetropolis(DecidedByRows):
             own["rows_always_read"] = len(self._apart)
         return own | ({"bound": self.bound, "delta": self.delta} if self.decision == "race" else {})
 
+    def _tuned(self, states: Iterable[ChainState]) -> dict[str, Any]:
+        """What tuning has made of the kernel's options."""
+        return {"size": min(float(state.tuning.size) for state in states)}
+
     # States.
-
-    def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
-        if position is None:
-            start = self._draw(_checks.generator(rng))
-        else:
-            start = _frames.floats_in_order(position, self.names, "position")
-            if start.shape != (self.dim,) or not np.isfinite(start).all():
-                raise ValueError(f"position is {_checks.shown(position)}; {self.dim} finite parameters are needed")
-            unconstrain = getattr(self.model, "unconstrain", None)
-            start = start if unconstrain is None else np.asarray(unconstrain(start), dtype=np.float64)
-        return self._state_at(start)
-
-    def _state_at(self, theta: Array) -> ChainState:
-        return ChainState(np.array(theta, dtype=np.float64), np.empty(0), None, self._untuned())
 
     def _distances(self, draws: Array) -> tuple[Array, int] | None:
         """How far coefficients of a `GLM` are from where the surrogate has them, and how many of them are judged.
@@ -407,18 +379,6 @@ class SurrogateMetropolis(DecidedByRows):
                 out[at] = math.sqrt(max(0.0, float(step @ np.linalg.solve(covariance, step))))
         return out, len(places)
 
-    def dispersed(self, rng: np.random.Generator) -> Array:
-        """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
-        start, hat = self._draw(rng), self.compressed.psi_hat
-        n, step = len(hat), start[: len(hat)] - hat
-        far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step))))
-        start[:n] = hat + step * max(1.0, min(SPREAD, self._near / max(far, 1e-300)))
-        return self._recorded(start)
-
-    def _untuned(self) -> Tuning:
-        none = np.empty(0)
-        return Tuning(self.size, 0, 0, none, np.empty((0, 0)), 0, none, np.empty((0, 0)))
-
     # Engines.
 
     def _take(self, tuning: Tuning, rng: np.random.Generator | None = None, tune: bool = False) -> Chain:
@@ -436,10 +396,6 @@ class SurrogateMetropolis(DecidedByRows):
         move.inner.size = tuning.size
         move.undecided = tune and tuning.reach > 0.0  # on the way to where the expansion holds
         return chain
-
-    def _recorded(self, draws: Array) -> Array:
-        constrain = getattr(self.model, "constrain", None)
-        return draws if constrain is None else np.asarray(constrain(draws))
 
     # Tuning.
 

@@ -15,6 +15,7 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
+from fastrace._models._slopes import GLMSlopes, Slopes
 from fastrace._models.grouping import Factor
 from fastrace._models.rows import chunks, lengths, products, stored_chunks
 from fastrace.control_variates import cubic_shells, cubic_weights, residual_rounding
@@ -127,6 +128,9 @@ class GLMRows(_CompiledModel):
         out = expand_seen(self._glm, point, planned.take)
         self._kept, self._planned = planned, None
         return out
+
+    def _slopes(self) -> Slopes:
+        return GLMSlopes(self._glm)
 
     def _expand(self, at: Array) -> Parts:
         self._require_misfit(at)

@@ -18,6 +18,7 @@ from fastrace._base._blas import one_blas_thread
 from fastrace._base._words import counted
 from fastrace._models._expanded import Expanded, TermSource
 from fastrace._models._priors import JointPrior
+from fastrace._models._slopes import AskedSlopes, Slopes
 from fastrace._models.rows import CHUNK
 from fastrace.control_variates import residual_rounding
 from fastrace.mcmc._variables import Variable
@@ -246,6 +247,15 @@ class Model:
         With a reference the source gives what the second-order expansion at ``reference.theta_hat`` leaves.
         """
         raise NotImplementedError
+
+    def _slopes(self) -> Slopes:
+        """The log-likelihood of all rows at a point, with its gradient: what chains may share."""
+        return AskedSlopes(self._value_and_slope, self.n_seen, self.n_rows)
+
+    def _value_and_slope(self, at: Array) -> tuple[float, Array]:
+        """Log-likelihood and its gradient at a point of shape (n_seen,)."""
+        value, slope, _ = self._expand(at)
+        return value, slope
 
     def _arms(self, count: int) -> tuple[Source, Array]:
         """A source of the terms at up to `count` points at once, and the array that it reads them from."""

@@ -28,6 +28,7 @@ from fastrace._models.softmax_sums import (
     lengths_apart,
     offset_from_first,
     predictors,
+    softmax_slope,
     spreads,
 )
 from fastrace.control_variates import residual_rounding
@@ -532,6 +533,9 @@ class Softmax(_CompiledModel):
             kept apart.
         """
         return expand_softmax(self._data, _frames.floats_in_order(psi, (self.names or ())[: self.n_seen], "psi"))
+
+    def _value_and_slope(self, at: Array) -> tuple[float, Array]:
+        return softmax_slope(self._data, at)
 
     def _bounds(self, hat: Array, factor: Array) -> tuple[Array | None, float, float]:
         spread = spreads(self._data, factor)
