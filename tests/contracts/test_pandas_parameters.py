@@ -216,6 +216,7 @@ PLAIN = {
     "Gibbs.init(position)": "variables have numbers alone",
     "RacingGibbs.init(position)": "variables have numbers alone",
     "SurrogateGibbs.init(position)": "tested with its own names below",
+    "Softmax.expand_seen(psi)": "tested with its own names below",
     "effective_sample_size(chains)": "draws of one number; chains and draws may stand in any order of chains",
     "PredictorModel.curve(eta)": "an entry for each row that the same call names by number",
     "Gibbs.draw(engine)": MADE,
@@ -318,6 +319,16 @@ def test_starts_and_draws_in_frames_of_every_library(kind):
     else:
         np.testing.assert_array_equal(mcmc.correct(made(chains[0]), about, MODEL, rng=1).draws,
                                       mcmc.correct(two[0], about, MODEL, rng=1).draws)
+
+
+def test_an_expansion_of_classes_takes_coefficients_by_their_names():
+    model = kinds(y=CODES % 3)
+    point = np.linspace(-0.5, 0.5, 6)
+    wanted = model.expand_seen(point)[1]
+    named = pd.Series(point, [f"{column}[{kind}]" for kind in (1, 2) for column in NAMES])
+    np.testing.assert_array_equal(model.expand_seen(named.sample(frac=1.0, random_state=1))[1], wanted)
+    with pytest.raises(ValueError, match=r"psi has the names .*'z'.*; those of the .*, 'a\[1\]'"):
+        model.expand_seen(named.rename({"b[2]": "z"}))
 
 
 def test_draws_in_frames_hold_a_scale_by_either_name_and_nothing_else():
