@@ -330,6 +330,15 @@ def test_independent_proposals_with_short_tails_are_left_aside():
     assert trace.ess().min() > 500
 
 
+def test_a_prior_without_a_gradient_leaves_the_other_kernel():
+    """Beside a learned scale, where the pilot of the surrogate asks for trajectories by gradients."""
+    table, y = rare_columns(200, 60, 30)
+    own = mcmc.LogDensity(lambda theta: -0.005 * float(theta @ theta))
+    prior = [mcmc.Normal(0.0, mcmc.HalfCauchy(2.0)), own]
+    trace = quietly(mcmc.GLM(table, y, prior=prior), n_draws=20, n_chains=2, rng=1)
+    assert trace.kernel["kernel"] == "SurrogateMetropolis"
+
+
 def test_it_is_not_tried_where_few_rows_do():
     rng = np.random.default_rng(3)
     table = rng.normal(size=(20_000, 5))

@@ -147,10 +147,10 @@ def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
     pilot = _Pilot(kernel)
     if _may_gain(model, [pilot], False):
         stage("setting up HMC")
-        other = _Pilot(HMC(model))
-        best = _cheapest([pilot, other])
-        if best is other:
-            return other.kernel, f"{other.words}; {pilot.words}"
+        with contextlib.suppress(ValueError):  # a prior without a gradient, or no middle of the posterior
+            other = _Pilot(HMC(model))
+            if _cheapest([pilot, other]) is other:
+                return other.kernel, f"{other.words}; {pilot.words}"
     return kernel, why
 
 
