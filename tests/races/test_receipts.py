@@ -207,6 +207,7 @@ def test_a_cancelled_race_that_the_user_holds_keeps_what_was_answered():
     ({"journal": "x.jsonl"}, ValueError, "journal and race both came"),
     ({"support": (0, 1)}, ValueError, "support came beside race"),
     ({"race": None}, TypeError, "n_arms and n_rows are needed.*It is None where the race is over"),
+    ({"race": None, "n_arms": 4, "n_rows": 0}, ValueError, "n_rows is 0 and there is no offset: nothing tells"),
 ])
 def test_what_does_not_go_with_a_race_is_refused(given, error, said):
     async def grade(arm, row):
@@ -275,18 +276,38 @@ def test_the_shape_that_tell_needs_is_said():
         race.tell([1.0])
 
 
-@pytest.mark.parametrize("bad", ["oops", [1], 10**400])
-def test_of_a_list_of_lists_with_such_an_entry_the_others_are_kept(bad):
-    asked = []
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+@pytest.mark.parametrize("bad", ["oops", [1], 10**400, 2.0])
+@pytest.mark.parametrize("gap", [False, True])
+def test_of_a_list_of_lists_with_such_an_entry_the_others_are_kept(bad, gap, missing):
+    asked, wrong = [], 1 + (gap and missing == "raise")
 
     def function(arms, rows):
         block = VALUES[np.ix_(rows, arms)].tolist()
         if not asked:
             block[3][2] = bad
+            block[5][1] = None if gap else block[5][1]
         asked.extend((row, arm) for row in rows.tolist() for arm in arms.tolist())
         return block
 
-    with pytest.raises(ValueError, match="row 3, column 2") as caught:
-        fr.race(function, **SIZE, support=(0, 1), rng=1)
-    caught.value.race.run(caught.value.source)
-    assert len(asked) == len(set(asked)) + 1
+    with pytest.raises(ValueError, match="row 3, column 2|arm 2 on row .* is 2.0|arm 1 on row .* is nan") as caught:
+        fr.race(function, **SIZE, support=(0, 1), missing=missing, rng=1)
+    result = caught.value.race.run(caught.value.source)
+    assert len(asked) == len(set(asked)) + wrong
+    assert getattr(result, "n_missing", 0) == (gap and missing == "drop")
+
+
+def test_of_a_list_with_a_missing_reward_and_a_word_the_others_are_kept():
+    paid = []
+
+    def pull(arms, counts):
+        given = np.random.default_rng(len(paid)).random(int(counts.sum())).tolist()
+        if not paid:
+            given[:3] = [None, given[1], "oops"]
+        paid.extend(given)
+        return given
+
+    with pytest.raises(ValueError, match="arm 2 is 'oops'") as caught:
+        fr.select_best(pull, n_arms=4, support=(0, 1), max_pulls=400, rng=1)
+    assert caught.value.rule.pending[0].tolist() == [0, 2]
+    assert caught.value.rule.run(pull, max_pulls=400).pulls.sum() == len(paid) - 2

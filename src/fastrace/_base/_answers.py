@@ -62,10 +62,12 @@ def entries(answer: Any, shape: tuple[int, ...]) -> NDArray[np.object_] | None:
             return None
         out = np.empty(shape, object)
         for k, part in enumerate(answer):
-            of_part = entries(part, shape[1:]) if shape[1:] else part
-            if of_part is None:
+            if not shape[1:]:
+                out[k] = part       # None too: a missing reward
+            elif (of_part := entries(part, shape[1:])) is not None:
+                out[k] = of_part
+            else:
                 return None
-            out[k] = of_part
         return out
     if isinstance(answer, np.ma.MaskedArray):
         return None

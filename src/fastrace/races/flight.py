@@ -286,7 +286,10 @@ def _record(race: InFlight, book: Journal) -> None:
 
 def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:
     with _checks.called_by("race_async"):
-        return FiniteRace(n_arms, n_rows, delta, rng=rng, **options)
+        race = FiniteRace(n_arms, n_rows, delta, rng=rng, **options)
+        if n_rows == 0 and options.get("offset") is None:
+            raise ValueError("n_rows is 0 and there is no offset: nothing tells the arms apart")
+        return race
 
 
 # The seed, and what tells one race from another.
