@@ -224,7 +224,9 @@ def test_a_kernel_goes_on_bit_for_bit_with_any_number_of_threads(model):
     whole = quietly(kernel, n_draws=60, n_chains=3, n_tune=130, rng=2, threads=3)
     half = quietly(kernel, n_draws=25, n_chains=3, n_tune=130, rng=2, threads=1)
     rest = quietly(pickle.loads(pickle.dumps(kernel)) if pickled else mcmc.HMC(model), half, n_draws=35)
-    assert (np.concatenate([half.draws, rest.draws], axis=1) == whole.draws).all()
+    for name in ("draws", "rows", "looks"):                         # whatever object went on with a chain
+        parts = [getattr(trace, name) for trace in (half, rest)]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), getattr(whole, name))
     assert rest.kernel == whole.kernel
     sizes = [state.tuning.size for state in whole.states]
     assert whole.kernel["step"] == pytest.approx(min(sizes) * kernel.describe()["step"])
@@ -240,7 +242,7 @@ def test_a_checkpoint_goes_on_after_an_interruption(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         quietly(mcmc.HMC(PLAIN), **options, checkpoint=tmp_path / "c", callback=stop)
     resumed = quietly(mcmc.HMC(PLAIN), **options, checkpoint=tmp_path / "c")
-    assert (resumed.draws == whole.draws).all()
+    assert (resumed.draws == whole.draws).all() and (resumed.rows == whole.rows).all()
 
 
 def test_steps_say_what_they_read_and_tuning_reaches_its_target():
@@ -295,6 +297,52 @@ def test_a_start_where_the_posterior_is_not_finite_is_refused():
     counts = mcmc.GLM(X, COUNTS, "poisson", prior_sd=1.0)
     with pytest.raises(ValueError, match="chain's own state; a chain must start where it is finite"):
         mcmc.sample(mcmc.HMC(counts), init=np.full(5, 1e4), n_draws=5, n_chains=1, rng=1)
+
+
+def spoiled(bad=None, slope=None):
+    """Three normal outcomes, whose terms or their gradients are as given beyond 1."""
+    z = np.array([0.5, 1.0, 0.2])
+
+    def terms(theta, rows):
+        out = -0.5 * (z[rows] - theta[0]) ** 2
+        return np.where((rows == 1) & (theta[0] > 1.0), bad, out) if bad is not None else out
+
+    def derivatives(theta, rows):
+        slopes = (z[rows] - theta[0])[:, None]
+        return (slopes if slope is None or theta[0] <= 1.0 else slope + 0.0 * slopes), -np.ones((len(rows), 1, 1))
+
+    return mcmc.FunctionModel(terms, 1, 3, derivatives=derivatives, prior_sd=3.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kernel", [mcmc.HMC, mcmc.SurrogateMetropolis])
+def test_terms_that_are_no_numbers_are_errors(kernel, bad):
+    with pytest.raises(ValueError, match=rf"the log-likelihood of row 1 is {bad}; finite numbers are needed, or -inf"):
+        quietly(kernel(spoiled(bad)), [[0.0], [0.5]], n_draws=500, n_chains=2, rng=1)
+    with pytest.raises(ValueError, match=rf"the log-likelihood of row 1 is {bad}; finite numbers are needed, or -inf"):
+        quietly(kernel(spoiled(bad)), [2.0], n_draws=500, n_chains=1, rng=1)
+
+
+def test_gradients_that_are_no_numbers_are_errors():
+    with pytest.raises(ValueError, match=r"the gradient of the log-likelihood is not finite at \[1\."):
+        quietly(mcmc.HMC(spoiled(slope=np.nan)), [[0.0], [0.5]], n_draws=500, n_chains=2, rng=1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_priors_that_are_no_numbers_are_errors(bad):
+    own = mcmc.LogDensity(lambda theta: -0.5 * float(theta @ theta) if theta[0] < 0.2 else bad, lambda theta: -theta)
+    with pytest.raises(ValueError, match=f"{bad}"):
+        quietly(mcmc.HMC(mcmc.GLM(X, BINARY, prior=own), psi_hat=np.zeros(5)), n_draws=500, n_chains=2, rng=1)
+
+
+def test_impossible_parameters_are_refused():
+    """A normal posterior, cut off at 1."""
+    trace = quietly(mcmc.HMC(spoiled(-np.inf)), [[0.0], [0.5]], n_draws=4000, n_chains=2, rng=1)
+    assert trace.draws.max() <= 1.0
+    middle, sd = 1.7 / (3.0 + 1.0 / 9.0), (3.0 + 1.0 / 9.0) ** -0.5
+    law = stats.truncnorm(-np.inf, (1.0 - middle) / sd, middle, sd)
+    edges = law.ppf(np.linspace(0.1, 0.9, 9))
+    assert_fits(np.bincount(np.searchsorted(edges, trace.draws[:, 9::10].ravel()), minlength=10), np.full(10, 0.1))
 
 
 # Chosen for a model without a kernel.

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 """Hamiltonian moves on a posterior itself, by the gradients of all rows."""
 
-from libc.math cimport ceil, cos, exp, isfinite, sin
+from libc.math cimport INFINITY, ceil, cos, exp, isfinite, isnan, sin
 from libc.string cimport memcmp, memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
@@ -13,7 +13,7 @@ from fastrace._base._signals cimport check_signals
 from fastrace._models._arrow cimport Quadratic, solve_lower
 from fastrace._models._priors cimport JointPrior
 from fastrace._models._slopes cimport Slopes
-from fastrace.mcmc.kernels._chain cimport Chain, Move
+from fastrace.mcmc.kernels._chain cimport Chain, Move, refuse_sum
 from fastrace.mcmc.kernels._hamiltonian cimport HamiltonianInner
 
 import numpy as np
@@ -67,6 +67,10 @@ cdef class RowInner(HamiltonianInner):
     cdef double kept_value                      # and log density there,
     cdef bint keeps                             # if any are kept
     cdef Py_ssize_t n_unchecked                 # rows read since signals were looked at
+    cdef cnp.ndarray _spoiled_at
+    cdef double *spoiled_at                     # where the last trajectory met
+    cdef double spoiled_by                      # this sum, nan or infinite, or a finite one whose gradient is not
+    cdef bint spoiled                           # if it did
 
     cdef double log_likelihood(self, const double *theta) except? -1.0 nogil
     cdef void whiten(self) noexcept nogil
@@ -75,6 +79,7 @@ cdef class RowInner(HamiltonianInner):
     cdef void turn(self, double angle) noexcept nogil
     cdef int keep(self, double value) noexcept nogil
     cdef double value_here(self) except? -1.0 nogil
+    cdef int look(self, const double *theta, double value) noexcept nogil
 
     def __cinit__(self, *args, **kwargs):
         guard_await(&self.guard, 2)
@@ -89,6 +94,8 @@ cdef class RowInner(HamiltonianInner):
                              f"({self.dim},) finite numbers, are needed")
         guard_build(&self.guard, 2, self)
         self.rows, self._center, self._state = rows, middle, np.zeros(3 * self.dim + self.n_seen)
+        self._spoiled_at = np.zeros(self.n_seen)
+        self.spoiled_at = <double *>cnp.PyArray_DATA(self._spoiled_at)
         self.center = <const double *>cnp.PyArray_DATA(self._center)
         self.z = <double *>cnp.PyArray_DATA(self._state)
         self.kept_xi, self.kept_pulled = self.z + self.dim, self.z + 2 * self.dim
@@ -104,10 +111,26 @@ cdef class RowInner(HamiltonianInner):
         if self.n_unchecked >= ROWS_PER_CHECK:
             self.n_unchecked = 0
             check_signals()
+        self.look(theta, out)
         out += self.surrogate.log_density(theta, self.by_beside)
         for i in range(self.n_seen):
             self.by_seen[i] += self.by_beside[i]
         return out
+
+    cdef int look(self, const double *theta, double value) noexcept nogil:
+        """Note a point at which the rows have no log-likelihood, or no gradient of it; -inf is one."""
+        cdef Py_ssize_t i
+        cdef bint bad = isnan(value) or value == INFINITY
+        if self.spoiled or value == -INFINITY:
+            return 0
+        for i in range(self.n_seen):
+            if not isfinite(theta[i]):      # where a trajectory ended that its steps were too long for
+                return 0
+            bad = bad or not isfinite(self.by_seen[i])
+        if bad:
+            self.spoiled, self.spoiled_by = True, value
+            memcpy(self.spoiled_at, theta, self.n_seen * sizeof(double))
+        return 0
 
     cdef double log_density(self, const double *theta) except? -1.0 nogil:
         return self.prior.log_density(theta, NULL) + self.log_likelihood(theta)
@@ -182,7 +205,7 @@ cdef class RowInner(HamiltonianInner):
             return self.kept_value
         self.keeps = False
         value = self.density()
-        if not isfinite(value):
+        if not isfinite(value) and not self.spoiled:
             with gil:
                 raise ValueError(f"the log-posterior is {value} at the chain's own state; a chain must start where it "
                                  f"is finite: give such a point as init")
@@ -196,8 +219,11 @@ cdef class RowInner(HamiltonianInner):
         cdef Py_ssize_t n_steps = <Py_ssize_t>min(max(ceil(way / self.step), 1.0), <double>LONGEST), i, _k
         step = min(way / n_steps, self.step)
         self.taken = False
+        self.acceptance = 0.0
         self.prior.to_free(theta, self.xi)
         value = self.value_here()
+        if not isfinite(value):
+            return 0            # spoiled, as the move will say
         self.whiten()
         for i in range(self.dim):
             self.velocity[i] = random_standard_normal(bits)
@@ -214,7 +240,6 @@ cdef class RowInner(HamiltonianInner):
         for i in range(self.dim):
             energy -= 0.5 * self.velocity[i] * self.velocity[i]
         energy += value
-        self.acceptance = 0.0
         if isfinite(energy):
             self.acceptance = 1.0 if energy >= 0.0 else exp(energy)
             if uniform < self.acceptance:
@@ -222,6 +247,27 @@ cdef class RowInner(HamiltonianInner):
                 self.keep(value)
                 self.taken = True
         return 0
+
+    def take_up(self, kept):
+        """What `kept` gave where a chain stands, maybe of another object; None: nothing is known of its point."""
+        cdef cnp.ndarray own
+        self.keeps = False
+        if kept is None:
+            return
+        own = np.ascontiguousarray(kept, dtype=np.float64)
+        if own.ndim != 1 or own.shape[0] != 2 * self.dim + 1:
+            raise ValueError(f"what a chain keeps of its point has shape {np.shape(kept)}; ({2 * self.dim + 1},) is "
+                             f"needed: a state is of one kernel alone")
+        memcpy(self.kept_xi, cnp.PyArray_DATA(own), 2 * self.dim * sizeof(double))
+        self.kept_value, self.keeps = own[2 * self.dim], True
+
+    @property
+    def kept(self):
+        """What is known of the point at which a chain stands: coordinates, gradient and log density; or None."""
+        guard_check_built(&self.guard, self)
+        if not self.keeps:
+            return None
+        return np.append(self._state[self.dim : 3 * self.dim], self.kept_value)
 
 
 cdef class RowMove(Move):
@@ -231,14 +277,21 @@ cdef class RowMove(Move):
     ----------
     inner : RowInner
         Of this chain alone.
+    strict : bool, default False
+        Whether a log-likelihood that is nan or +inf, or has no finite gradient, is an error: where terms are a user's.
+        Those of a model that is finite everywhere are so far away only that numbers overflow.
     """
 
     cdef readonly RowInner inner
+    cdef readonly bint strict
     cdef cnp.ndarray _theta
     cdef double *theta
 
-    def __cinit__(self, RowInner inner not None):
+    cdef int refuse(self, Chain chain) except -1 with gil
+
+    def __cinit__(self, RowInner inner not None, bint strict=False):
         guard_check_built(&inner.guard, inner)
+        self.strict = strict
         self.inner, self._theta = inner, np.zeros(inner.dim)
         self.theta = <double *>cnp.PyArray_DATA(self._theta)
 
@@ -250,11 +303,23 @@ cdef class RowMove(Move):
             raise ValueError(f"the chain has {chain.dim} coordinates and the move {self.inner.dim}")
         return 0
 
+    cdef int refuse(self, Chain chain) except -1 with gil:
+        """Raise for the row, or the gradient, that spoiled a trajectory."""
+        self.inner.keeps = False
+        if isfinite(self.inner.spoiled_by):
+            raise ValueError(f"the gradient of the log-likelihood is not finite at {self.inner._spoiled_at}, where the "
+                             f"log-likelihood is {self.inner.spoiled_by}; finite numbers are needed")
+        return refuse_sum(chain.source, 1)
+
     cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
         cdef Py_ssize_t n = chain.n_seen, before = self.inner.n_gradients
         memcpy(self.theta, chain.now, n * sizeof(double))
         memcpy(self.theta + n, chain.phi_now, chain.n_hyper * sizeof(double))
+        self.inner.spoiled = False
         self.inner.move(self.theta, bits)
+        if self.inner.spoiled and self.strict:
+            memcpy(chain.new, self.inner.spoiled_at, n * sizeof(double))
+            self.refuse(chain)
         chain.step.n_looks = self.inner.n_gradients - before
         chain.step.n_read = chain.step.n_looks * self.inner.rows.n_rows
         chain.step.full_pass = chain.step.n_looks > 0
@@ -262,3 +327,14 @@ cdef class RowMove(Move):
         memcpy(chain.new, self.theta, n * sizeof(double))
         memcpy(chain.phi_new, self.theta + n, chain.n_hyper * sizeof(double))
         return chain.arrive()
+
+
+cdef class RowChain(Chain):
+    """A chain that such moves make. What is known of its point goes with its state, whatever object goes on with it."""
+
+    def _take_cache(self, cache):
+        (<RowMove?>self.move).inner.take_up(cache)
+
+    @property
+    def cache(self):
+        return (<RowMove?>self.move).inner.kept

@@ -19,7 +19,7 @@ from fastrace._models._slopes import Slopes
 from fastrace.mcmc._scales import with_part
 from fastrace.mcmc.compression import Compressed
 from fastrace.mcmc.kernels._chain import Chain
-from fastrace.mcmc.kernels._row_hamiltonian import RowInner, RowMove
+from fastrace.mcmc.kernels._row_hamiltonian import RowChain, RowInner, RowMove
 from fastrace.mcmc.kernels._rows import PILOT_SEED, WINDOW, ChainState, Tuning
 from fastrace.mcmc.kernels._surrogate_moves import FIRST_TRAJECTORIES, OnSurrogate
 from fastrace.mcmc.kernels._trajectories import WIDEST, Trajectories, trajectories_of
@@ -114,7 +114,7 @@ class HMC(OnSurrogate):
     controlled = False
     refusal_advice = "give mcmc.sample a larger n_tune, or the kernel a higher target_accept, so that steps are smaller"
     set_up_seconds = math.nan
-    _engine_class = Chain
+    _engine_class = RowChain
     _computed = ("set_up_seconds",)  # attributes that do not change the draws
 
     def __init__(
@@ -206,8 +206,8 @@ class HMC(OnSurrogate):
             chain = self._engines.pop()
         except IndexError:
             source, theta = self.model.engine(None)
-            chain = self._engine_class(source, theta, None, None, RowMove(self._inner()), surrogate=True,
-                                       n_hyper=self.dim - self.compressed.n_seen)
+            chain = self._engine_class(source, theta, None, None, RowMove(self._inner(), not self.model._positive),
+                                       surrogate=True, n_hyper=self.dim - self.compressed.n_seen)
         move: Any = chain.move
         move.inner.use(self._step(tuning), self._trajectories.length)
         return chain
