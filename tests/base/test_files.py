@@ -95,6 +95,8 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
 def test_folders_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a folder; the path of a file"):
         _files.file_path(tmp_path)
+    with pytest.raises(TypeError, match="checkpoint is 5; the path of a file"):
+        _files.file_path(5)
     with pytest.raises(ValueError, match="saved is .* its folder does not exist"):
         _files.file_path(tmp_path / "no" / "file", "saved")
 

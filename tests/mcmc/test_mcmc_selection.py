@@ -527,6 +527,15 @@ def test_bad_arguments(wrong, words):
         mcmc.VariableSelection(logistic(100, [0.5, 0.0, 0.2]), **wrong)
 
 
+def test_inclusion_is_of_draws_of_the_kernel():
+    kernel = mcmc.VariableSelection(logistic(100, [0.5, 0.0]))
+    with pytest.raises(TypeError, match="trace is None; the Trace"):
+        kernel.inclusion(None)
+    other = mcmc.sample(mcmc.Metropolis(logistic(100, [0.5])), n_draws=100, n_chains=2, rng=1)
+    with pytest.raises(ValueError, match=r"have shape \(2, 100, 1\); those of this kernel, \(n_chains, n_draws, 2\)"):
+        kernel.inclusion(other)
+
+
 def test_models_that_cannot_be_selected_from():
     with pytest.raises(TypeError, match="model is 3"):
         mcmc.VariableSelection(3)

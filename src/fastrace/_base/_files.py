@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from fastrace._base import _checks
+
 __all__ = ["file_path", "kind_of", "pack", "read", "unpack", "write"]
 
 _MAGIC = b"\x93fastrace"
@@ -33,7 +35,11 @@ def file_path(path: str | os.PathLike[str], name: str = "checkpoint") -> Path:
     ------
     ValueError
         If it is a folder, or is in a folder that does not exist.
+    TypeError
+        If it is no path.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{name} is {_checks.shown(path)}; the path of a file is needed, a str or a pathlib.Path")
     real = Path(os.path.realpath(path))
     if real.is_dir():
         raise ValueError(f"{name} is {os.fspath(path)!r}, a folder; the path of a file is needed")

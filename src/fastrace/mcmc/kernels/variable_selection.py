@@ -267,7 +267,18 @@ class VariableSelection:
         -------
         ndarray of shape (dim,)
             Shares of the draws in which it is not 0.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no trace, or one of draws of another number of parameters.
         """
+        dim, shape = self.model.dim, getattr(getattr(trace, "draws", None), "shape", None)
+        if shape is None:
+            raise TypeError(f"trace is {_checks.shown(trace)}; the Trace that mcmc.sample(kernel) returned is needed")
+        if shape[2:] != (dim,):
+            raise ValueError(f"the draws of trace have shape {shape}; those of this kernel, (n_chains, n_draws, {dim}), "
+                             f"are needed")
         return np.asarray((trace.draws != 0.0).mean(axis=(0, 1)), dtype=np.float64)
 
     def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
