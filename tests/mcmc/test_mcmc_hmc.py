@@ -345,6 +345,28 @@ def test_impossible_parameters_are_refused():
     assert_fits(np.bincount(np.searchsorted(edges, trace.draws[:, 9::10].ravel()), minlength=10), np.full(10, 0.1))
 
 
+@pytest.mark.parametrize("at", [0.5, 5.0])
+def test_chains_far_from_a_point_that_is_no_mode_have_arrived(at):
+    trace = mcmc.sample(mcmc.HMC(PLAIN, psi_hat=np.full(5, at)), n_draws=1000, n_chains=2, rng=1)
+    assert not trace.warnings and trace.ess().min() > 100
+
+
+def test_separated_outcomes_under_a_kinked_prior_take_a_point():
+    """The error says so. A grid says what the draws must be."""
+    rng = np.random.default_rng(31)
+    x = np.r_[rng.normal(-1.0, 0.5, 15), rng.normal(1.2, 0.5, 15)]
+    model = mcmc.GLM(x[:, None], (x > 0.1) * 1.0, prior=mcmc.Laplace(scale=0.3))
+    with pytest.raises(ValueError, match="no normal density follows") as caught:
+        mcmc.HMC(model)
+    assert "with psi_hat" in caught.value.__notes__[0]
+    trace = mcmc.sample(mcmc.HMC(model, psi_hat=[2.0]), n_draws=2000, n_chains=2, rng=1)
+    grid = np.linspace(-1.0, 12.0, 20_001)
+    log = -np.logaddexp(0.0, np.outer(grid, -np.where(x > 0.1, 1.0, -1.0) * x)).sum(axis=1) - np.abs(grid) / 0.3
+    mass = np.exp(log - logsumexp(log))
+    mean, sd = mass @ grid, np.sqrt(mass @ grid**2 - (mass @ grid) ** 2)
+    assert abs(trace.draws.mean() - mean) < 5.0 * sd / np.sqrt(trace.ess().min())
+
+
 # Chosen for a model without a kernel.
 
 

@@ -279,13 +279,14 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
     try:
         reference = reference if isinstance(reference, Reference) else None
         natural = getattr(kernel, "records_natural", False)
-        alike = None if natural and hasattr(kernel, "compressed") else reference
+        apart = natural and hasattr(kernel, "compressed") or not getattr(kernel, "_at_mode", True)
+        alike = None if apart else reference
         moving = getattr(kernel, "_unconstrained", None) if natural and alike is not None else None
         found += diagnosis(trace, alike, one_start, unconstrained=moving, judged=trace.nameless, **advice_of(kernel))
         if alike is None and isinstance(kernel, SurrogateMetropolis) and trace.n_draws:
-            apart = kernel._distances(trace.draws)
-            if apart is not None:
-                found += far_words(*apart, EXPAND_AGAIN)
+            distances = kernel._distances(trace.draws)
+            if distances is not None:
+                found += far_words(*distances, EXPAND_AGAIN)
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         beyond = getattr(kernel, "_beyond", None)

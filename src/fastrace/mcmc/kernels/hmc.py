@@ -23,7 +23,8 @@ from fastrace.mcmc.kernels._row_hamiltonian import RowChain, RowInner, RowMove
 from fastrace.mcmc.kernels._rows import PILOT_SEED, WINDOW, ChainState, Tuning
 from fastrace.mcmc.kernels._surrogate_moves import FIRST_TRAJECTORIES, OnSurrogate
 from fastrace.mcmc.kernels._trajectories import WIDEST, Trajectories, trajectories_of
-from fastrace.mcmc.models.model import Model, Reference
+from fastrace.mcmc.models._modes import PrecisionError
+from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import Steps
 from fastrace.results import Result
 
@@ -55,15 +56,17 @@ class HMC(OnSurrogate):
     target_accept : float, default 0.9
         Share of trajectories accepted that tuning aims at, in (0, 1). A higher one makes steps smaller.
     psi_hat : Trace, Compressed or array_like of shape (n_seen,), optional
-        Where to expand the likelihood, as in `SurrogateMetropolis`. By default `compress` finds it.
+        Where to expand the likelihood, as in `SurrogateMetropolis`. By default `compress` finds it. A posterior without
+        a mode that a normal density follows needs it.
     progress : bool, default False
         Say on standard error what the set-up is at.
 
     Raises
     ------
     ValueError
-        If an argument is out of range, the model has no derivatives, its rows see a map of its parameters, or its prior
-        has a log density without a gradient.
+        If an argument is out of range, no mode is found to expand at, the model has no derivatives, its rows see a map
+        of its parameters, or its prior has a log density without a gradient. While chains run, if the log-likelihood
+        is nan or +inf, or its gradient is not finite.
 
     See Also
     --------
@@ -114,6 +117,7 @@ class HMC(OnSurrogate):
     controlled = False
     refusal_advice = "give mcmc.sample a larger n_tune, or the kernel a higher target_accept, so that steps are smaller"
     set_up_seconds = math.nan
+    _at_mode = True  # whether the expansion is at the mode, from which chains are not expected to stay far away
     _engine_class = RowChain
     _computed = ("set_up_seconds",)  # attributes that do not change the draws
 
@@ -143,7 +147,14 @@ class HMC(OnSurrogate):
     @one_blas_thread()
     def _set_up(self, psi_hat: ArrayLike | Compressed | Result | None) -> None:
         stage("expanding the likelihood")
-        self.compressed = self._compress(psi_hat)
+        self._at_mode = psi_hat is None
+        try:
+            self.compressed = self._compress(psi_hat)
+        except NoModeError as error:
+            if psi_hat is None and not isinstance(error, PrecisionError):
+                error.add_note("HMC needs no mode: with psi_hat, a point near the middle of the posterior, it takes "
+                               "its units from the curvature there")
+            raise
         self._engines = []
         self._metric = self.compressed.metric()
         self._near = math.sqrt(self.compressed.n_seen) + 6.0
