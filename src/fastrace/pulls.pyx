@@ -26,7 +26,7 @@ from fastrace.sources import ArraySource, _source_of
 cnp.import_array()
 
 __all__ = ["BernoulliPulls", "CallablePulls", "CallbackPulls", "PullSource", "RandomPulls", "RecordedPulls",
-           "ResampledPulls", "UniformPulls", "as_pulls", "is_population"]
+           "ResampledPulls", "UniformPulls", "as_pulls"]
 
 # What is cimported is no name of this module; these are public here.
 globals().update({name: getattr(_pull_source, name) for name in

@@ -277,8 +277,8 @@ class VariableSelection:
         if shape is None:
             raise TypeError(f"trace is {_checks.shown(trace)}; the Trace that mcmc.sample(kernel) returned is needed")
         if shape[2:] != (dim,):
-            raise ValueError(f"the draws of trace have shape {shape}; those of this kernel, (n_chains, n_draws, {dim}), "
-                             f"are needed")
+            raise ValueError(f"draws of trace have shape {shape}; (n_chains, n_draws, {dim}), those of this kernel, is "
+                             f"needed")
         return np.asarray((trace.draws != 0.0).mean(axis=(0, 1)), dtype=np.float64)
 
     def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
