@@ -75,10 +75,11 @@ def held_back(x, n_rows, quantile):
 
 
 def carried_by(x):
-    """Kurtosis of the rows x; 0 where it does not say that few of them carry the spread."""
+    """Kurtosis of the rows x; 0 where few of them do not carry the spread, or where the others tell of it too."""
+    apart = abs(np.diff(x)).mean() if len(x) > 1 else 0.0
     x = x - x.mean()
     kurtosis = (x**4).mean() / (x**2).mean() ** 2 if x.any() else 0.0
-    return kurtosis if kurtosis > 40 else 0.0
+    return kurtosis if kurtosis > 40 and 4 * (x**2).mean() > 20 * apart**2 else 0.0
 
 
 def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", first_look=50, growth=2.0, student=False,

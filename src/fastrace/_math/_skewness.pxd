@@ -30,6 +30,7 @@ cdef enum:
     TAIL_AT_MOST = 3        # most by which an interval enlarges a tail that few values carry
     FEW = 40                # kurtosis, from which on few rows carry the spread: 1 in 40, if they are of one size
     FEW_MET = 5             # of them, in a first look on average: 1 in 150 looks has none
+    BULK_BARE = 20          # 4 variance / (mean distance of two)^2, from which on the others say little of the spread
 
 
 cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
@@ -75,21 +76,29 @@ cdef inline double room_for_unseen(double std, double skewness, double kurtosis,
     return 0.0
 
 
-cdef inline bint few_carry(double excess) noexcept nogil:
-    """Whether few rows carry the spread of rows with this excess kurtosis; False if it is unknown, nan."""
-    return excess + 3.0 > FEW
+cdef inline double carried_by_few(double excess, double std, double apart, int64_t n) noexcept nogil:
+    """Kurtosis of n rows if few of them carry their spread; 0 if not, or if it is unknown, nan.
+
+    `apart` is the mean distance of one row to the next. Of k equal rows among n others that are equal too it is
+    2 std sqrt(k / n), so that 4 std^2 / apart^2 is n / k as the kurtosis is. A heavy tail has a large kurtosis as well,
+    but its bulk tells of the spread: 4 std^2 / apart^2 is 3.1 for the normal law, 5 for Student-t (3), 17 for a
+    lognormal of sigma 1.5, whatever their kurtosis. Rows in an order of their own are nearer to each other than at
+    random, so that they count as few rather too often.
+    """
+    if excess + 3.0 > FEW and 4.0 * std * std > BULK_BARE * apart * apart:
+        return fmin(excess + 3.0, <double>n)    # n is the most there is, unless fourth powers overflow
+    return 0.0
 
 
-cdef inline double kurtosis_to_keep(double excess, double before) noexcept nogil:
+cdef inline double kurtosis_to_keep(double carried, double before) noexcept nogil:
     """What a decision leaves to the next: its kurtosis, and half of what it was left itself; 0 where few carry nothing.
 
-    k equal rows among n that barely differ have a kurtosis of n / k. A sample that holds one of them has one near its
-    size: 48 of 50 rows. To reach 40 there, a row must be 20 times as far out as the others spread. Of 10^6 samples of
-    50 exponential rows none did, of Student-t (5) rows 6 in 100,000, of cubes of normals 7 in 1000, of lognormals 9.
+    `carried` is that of `carried_by_few`. k equal rows among n that barely differ have a kurtosis of n / k. A sample
+    that holds one of them has one near its size: 48 of 50 rows. To reach 40 there, a row must be 20 times as far out as
+    the others spread. Of 10^6 samples of 50 exponential rows none did, of Student-t (5) rows 6 in 100,000, of cubes of
+    normals 7 in 1000, of lognormals 9.
     """
-    cdef double kept = 0.5 * before
-    if few_carry(excess):
-        kept = max(kept, excess + 3.0)
+    cdef double kept = fmax(0.5 * before, carried)
     return kept if kept > FEW else 0.0
 
 

@@ -21,6 +21,8 @@ cdef class ThresholdRace:
     cdef readonly double mean, half_width, skewness, kurtosis
     cdef readonly bint outside, constant, skewed        # what may void the promise: see AcceptResult.warnings
     cdef int stop
+    cdef double last, apart                 # the row read last, and the sum of distances of each to the one before
+    cdef double carried                     # see `carried_by_few`
     cdef double past_kurtosis               # left by the decisions before, see `kurtosis_to_keep`; -1 before the first
     cdef rule_t rule
     cdef tally_t tally
@@ -39,6 +41,8 @@ cdef class ThresholdRace:
     cdef bint _reads_all_at_once(self, Py_ssize_t k) noexcept nogil
     cdef int _look_at_all(self, const Py_ssize_t *arms, int n_arms, double *sums) except -1 nogil
     cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil
+    cdef void _clear(self) noexcept nogil
+    cdef void _extend(self, Py_ssize_t count, double level) noexcept nogil
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil
     cdef void _describe(self, double shift) noexcept nogil
     cdef bint _guards(self) noexcept nogil

@@ -5,7 +5,7 @@ The population is one arm, or what arm 1 has over arm 0. Rows are read in growin
 above it.
 """
 
-from libc.math cimport INFINITY, NAN, isfinite, isnan
+from libc.math cimport INFINITY, NAN, fabs, isfinite, isnan
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from numpy.random cimport bitgen_t
@@ -19,9 +19,9 @@ from fastrace._draws._row_stream cimport row_stream_init, row_stream_seed, row_s
 from fastrace._math._betting cimport bets_init, bets_t, wealth_extend, wealth_init, wealth_log, wealth_t
 from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
-from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness
+from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._math._simd cimport fr_all_finite, fr_sum
-from fastrace._math._skewness cimport few_carry, kurtosis_to_keep, rows_to_meet_few
+from fastrace._math._skewness cimport carried_by_few, kurtosis_to_keep, rows_to_meet_few
 from fastrace._math._rule cimport (BETTING, NORMAL, look_t, rule_look, tally_clear, tally_decides, tally_extend,
                                    tally_needs)
 from fastrace.races._reading cimport (ROWS_AT_FIRST, ROWS_PER_DECISION, bad_row, first_bad, first_outside, mean_work,
@@ -147,7 +147,8 @@ cdef class ThresholdRace:
         self.stop = UNDECIDED
         self.n_read = self.n_evaluated = self.n_looks = 0
         self.mean = self.half_width = self.skewness = self.kurtosis = NAN
-        tally_clear(&self.tally, &self.rule)
+        self.carried = 0.0
+        self._clear()
 
     def draw_noise(self, bint barker):
         """log u of a uniform u in (0, 1), or its logit for Barker's rule."""
@@ -205,7 +206,7 @@ cdef class ThresholdRace:
 
     cdef int _finish(self, bint accepted, int stop) noexcept nogil:
         if self.n_looks and self._guards():
-            self.past_kurtosis = kurtosis_to_keep(self.kurtosis, max(self.past_kurtosis, 0.0))
+            self.past_kurtosis = kurtosis_to_keep(self.carried, max(self.past_kurtosis, 0.0))
         self.accepted = accepted
         self.stop = stop
         return 0
@@ -307,7 +308,7 @@ cdef class ThresholdRace:
         cdef int64_t first = 0
         cdef Py_ssize_t i, count
         out[0], out[1] = d, d + ROWS_PER_DECISION
-        tally_clear(&self.tally, &self.rule)
+        self._clear()
         while first < self.n_rows:
             count = <Py_ssize_t>min(<int64_t>ROWS_PER_DECISION, self.n_rows - first)
             self._source.fill_range(first, count, arms, n_arms, out)
@@ -319,12 +320,29 @@ cdef class ThresholdRace:
             if not fr_all_finite(d, count):
                 sums[0] = sums[1] = 0.0
                 return 0
-            tally_extend(&self.tally, &self.rule, d, count, 0.0)
+            self._extend(count, 0.0)
             first += count
             if not self.order.held or count == ROWS_PER_DECISION:
                 check_signals()
         self._describe(0.0)
         return 1
+
+    cdef void _clear(self) noexcept nogil:
+        tally_clear(&self.tally, &self.rule)
+        self.apart = 0.0
+
+    cdef void _extend(self, Py_ssize_t count, double level) noexcept nogil:
+        """Digest the differences at the head of the block."""
+        cdef double *d = self.block
+        cdef double *steps = self.block + ROWS_PER_DECISION
+        cdef Py_ssize_t i
+        if self._guards():
+            steps[0] = fabs(d[0] - self.last) if self.tally.seen.n else 0.0
+            for i in range(1, count):
+                steps[i] = fabs(d[i] - d[i - 1])
+            self.apart += fr_sum(steps, count)
+            self.last = d[count - 1]
+        tally_extend(&self.tally, &self.rule, d, count, level)
 
     cdef int _read(self, int64_t first, Py_ssize_t count, double level) except -1 nogil:
         """Read and digest one block; 1 if a difference is -inf, so that the mean is."""
@@ -344,7 +362,7 @@ cdef class ThresholdRace:
                 with gil:
                     self._refuse(row_in(self.order, first + i))
             return 1
-        tally_extend(&self.tally, &self.rule, d, count, level)
+        self._extend(count, level)
         if self.tally.smallest < self.lowest or self.tally.largest > self.highest:
             self.outside = True
             i = first_outside(d, count, self.lowest, self.highest) if self.strict else -1
@@ -367,6 +385,9 @@ cdef class ThresholdRace:
         self.mean = self.tally.seen.mean + shift / <double>self.n_rows
         self.skewness = moments4_skewness(&self.tally.seen)
         self.kurtosis = moments4_kurtosis(&self.tally.seen)
+        if self._guards():
+            self.carried = carried_by_few(self.kurtosis, moments4_std(&self.tally.seen),
+                                          self.apart / max(self.tally.seen.n - 1.0, 1.0), self.tally.seen.n)
 
     cdef bint _guards(self) noexcept nogil:
         return self.rule.bound == NORMAL and self.rule.guard
@@ -394,7 +415,7 @@ cdef class ThresholdRace:
         cdef double total
         sums[0] = sums[1] = known[0] = known[1] = 0.0
         # Where few rows carry the spread of what has been read, see how few do of all rows.
-        if not (self.past_kurtosis != 0.0 or few_carry(self.kurtosis)) or not self._guards() or (
+        if not (self.past_kurtosis != 0.0 or self.carried > 0.0) or not self._guards() or (
                 not self._look_at_all(arms, n_arms, sums)):
             self._source.total(arms, n_arms, sums)
         total = sums[1] - sums[0] if n_arms == 2 else sums[0]
