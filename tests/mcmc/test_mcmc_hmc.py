@@ -14,6 +14,7 @@ from fastrace._models._priors import JointPrior
 from fastrace._models._slopes import AskedSlopes, GLMSlopes
 from fastrace.mcmc.compression import expansion_of
 from fastrace.mcmc.kernels._row_hamiltonian import RowInner
+from fastrace.mcmc.kernels.hmc import stable_curvature
 from guarantee import assert_fits, few_or_many
 from reference.hamiltonian import split_trajectory
 
@@ -365,6 +366,31 @@ def test_separated_outcomes_under_a_kinked_prior_take_a_point():
     mass = np.exp(log - logsumexp(log))
     mean, sd = mass @ grid, np.sqrt(mass @ grid**2 - (mass @ grid) ** 2)
     assert abs(trace.draws.mean() - mean) < 5.0 * sd / np.sqrt(trace.ess().min())
+
+
+def few_groups():
+    """Tails of their scales are narrow in the effects."""
+    rng = np.random.default_rng(8)
+    table = np.column_stack([np.ones(60), rng.normal(size=60)])
+    g, h = rng.integers(5, size=60), rng.integers(3, size=60)
+    y = table @ [0.3, 0.5] + 0.5 * rng.normal(size=5)[g] + rng.standard_t(4, 60)
+    return mcmc.GLM(table, y, "student-t", scale=None, groups={"g": mcmc.Groups(g, [1]), "h": h})
+
+
+def test_parts_too_narrow_for_the_step_are_told():
+    trace = quietly(mcmc.HMC(few_groups()), n_draws=3000, n_chains=2, n_tune=1000, rng=11)
+    told = [words for words in trace.warnings if "too narrow for the step of trajectories" in words]
+    assert len(told) == 1 and "mcmc.SurrogateMetropolis(model)" in told[0]
+
+
+def test_steps_are_stable_up_to_the_curvature_that_the_warning_asks_for():
+    """Kicks by what lies beyond a normal density, and turns: their product stays bounded, or does not."""
+    for angle in (0.1, 0.8, 1.6):
+        limit = stable_curvature(angle)
+        turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        for times, stable in ((0.99, True), (1.01, False)):
+            kick = np.array([[1.0, 0.0], [-0.5 * angle * (times * limit - 1.0), 1.0]])
+            assert (np.abs(np.linalg.eigvals(kick @ turn @ kick)).max() < 1.0 + 1e-6) == stable
 
 
 # Chosen for a model without a kernel.

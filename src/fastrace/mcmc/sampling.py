@@ -290,7 +290,9 @@ def _problems(kernel: Kernel, trace: Trace, one_start: bool, begins: bool) -> li
         if reference is not None and begins and trace.n_draws:
             found += fit_problems(kernel, reference, float(trace.accepted.mean()))
         beyond = getattr(kernel, "_beyond", None)
-        words = beyond(trace.draws.reshape(-1, trace.draws.shape[-1])) if beyond and trace.n_draws >= _LEAST else ""
+        words = ""
+        if beyond and trace.n_draws >= _LEAST:
+            words = beyond(trace.draws.reshape(-1, trace.draws.shape[-1]), trace.kernel)
         found += [words] if words else []
         remedy = getattr(getattr(kernel, "model", None), "_remedy", "") if found else ""
         found += [remedy] if remedy else []

@@ -17,7 +17,7 @@ from fastrace.mcmc.compression import with_precision
 from fastrace.mcmc.kernels._hamiltonian import HamiltonianInner
 from fastrace.mcmc.kernels._nested_normal import layout_of
 
-__all__ = ["Purse", "Trajectories", "trajectories_of", "unstable_share"]
+__all__ = ["TRIED", "UNSTABLE", "Purse", "Trajectories", "trajectories_of", "unstable_share"]
 
 Array = NDArray[np.float64]
 TARGET = 0.8  # mean probability of acceptance
@@ -25,6 +25,7 @@ ROUNDS = (150, 300, 600)  # moves of the pilot; each round measures the spreads 
 LENGTHS = (0.8, 1.5, 3.0)  # of trajectories, in standard deviations
 TRIAL = 300  # moves by each
 WIDEST = 300  # coordinates, up to which a dense root pays
+UNSTABLE = 0.01  # share of draws in parts too narrow for the step, from which on more is likely to be missed
 STABLE = 4.0  # squared step times curvature, above which a leapfrog trajectory leaves for good
 TRIED, TURNS, BESIDE = 300, 3, 1e-4  # draws looked at, turns of a power iteration at each, and the steps of differences
 SHARES = 0.15, 0.35, 0.65, 0.8, 1.0  # of the gradients a pilot may take, after each round, the fourth one, and lengths
@@ -129,16 +130,19 @@ def trajectories_of(
     return Trajectories(prior, step, length, root, theta, not purse.emptied)
 
 
-def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, draws: Array) -> float:
+def unstable_share(
+    gradient: Callable[[Array], Array], settled: Trajectories, draws: Array, most: float | None = None,
+) -> float:
     """Share of draws, about, at which the density is too narrow for the step: trajectories are refused there.
 
     Chains that reach such points stop short of narrower ones. The largest curvature, in the coordinates of trajectories
-    that move all parameters as they are, is found from below by power iteration on differences of gradients.
+    that move all parameters as they are, is found from below by power iteration on differences of gradients. `most` is
+    the largest curvature at which steps are stable, that of leapfrog steps if it is not given.
     """
     root, diagonal = settled.root, settled.root.ndim == 1
     points = draws[:: max(1, len(draws) // TRIED)]
     way: Array = np.asarray(np.random.default_rng(0).normal(size=draws.shape[1]))
-    unstable = 0
+    unstable, most = 0, STABLE / settled.step**2 if most is None else most
     for point in points:
         size = 0.0
         for _ in range(TURNS):
@@ -151,7 +155,7 @@ def unstable_share(gradient: Callable[[Array], Array], settled: Trajectories, dr
                 size = 0.0
                 break
             way = bent
-        unstable += bool(size * settled.step**2 > STABLE)
+        unstable += bool(size > most)
     return unstable / max(1, len(points))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastrace.mcmc.kernels._chain import Chain
 from fastrace.mcmc.kernels._row_hamiltonian import RowChain, RowInner, RowMove
 from fastrace.mcmc.kernels._rows import PILOT_SEED, WINDOW, ChainState, Tuning
 from fastrace.mcmc.kernels._surrogate_moves import FIRST_TRAJECTORIES, OnSurrogate
-from fastrace.mcmc.kernels._trajectories import WIDEST, Trajectories, trajectories_of
+from fastrace.mcmc.kernels._trajectories import TRIED, UNSTABLE, WIDEST, Trajectories, trajectories_of, unstable_share
 from fastrace.mcmc.models._modes import PrecisionError
 from fastrace.mcmc.models.model import Model, NoModeError, Reference
 from fastrace.mcmc.protocol import Steps
@@ -36,7 +36,13 @@ LENGTH = 1.8  # mean angle of a trajectory: beyond a quarter of a turn means of 
 STEP, OF_DIM = 0.8, 100.0  # angle of a step before tuning, in so many dimensions; by their fourth root in others
 LEAST, MOST = 1e-3, 1.6  # of that angle
 MIDDLE = 300  # draws of the surrogate whose mean is its middle, where no mode of it is one
+PER_POINT, FEWEST = 10, 3  # draws for each one whose curvature is found for a warning, and how many must be too narrow
 GAIN = 3.0  # of the logarithm of the step, for the share of a window by which too few were accepted
+
+
+def stable_curvature(angle: float) -> float:
+    """Curvature, in units of the normal density's, up to which turns by an angle between kicks stay bounded."""
+    return 1.0 + 2.0 / (angle * math.tan(0.5 * angle))
 
 
 class HMC(OnSurrogate):
@@ -85,7 +91,9 @@ class HMC(OnSurrogate):
     which tuning finds for each chain.
 
     Tuning changes that angle every 50 steps, by less and less (Robbins and Monro), and nothing else. So the draws that
-    are kept come from one fixed transition. ``Trace.kernel["step"]`` is the smallest angle of all chains.
+    are kept come from one fixed transition. ``Trace.kernel["step"]`` is the smallest angle of all chains. A
+    trace warns where 1 % of the draws or more lie in parts so narrow that steps of that angle are not stable there, as
+    with scales of few groups: up to that share nothing is said, and tails may be explored slowly.
 
     With hyperparameters, coordinates and their units are settled on prior times expansion as by
     ``SurrogateMetropolis(inner="hmc")``. As there, each trajectory comes with a step of a scale together with its
@@ -195,6 +203,27 @@ class HMC(OnSurrogate):
             return np.asarray(settled.inner(own.quadratic).draws(settled.start, FIRST_TRAJECTORIES, rng)[-1])
         z = rng.standard_normal(self.dim)
         return np.asarray(self._normal_center + (settled.root * z if settled.root.ndim == 1 else settled.root @ z))
+
+    def _beyond(self, draws: Array, about: Mapping[str, Any] | None = None) -> str:
+        """What draws of shape (n, dim) may have missed where the posterior is narrow, in words, or an empty string."""
+        step = float((about or {}).get("step", self._trajectories.step))
+        inner, prior, n = self._inner(), self._trajectories.prior, self.compressed.n_seen
+
+        def gradient(xi: Array) -> Array:
+            theta = np.asarray(prior.from_free(xi), dtype=np.float64)
+            slope = np.array(prior.value_and_gradient(theta)[1])
+            slope[:n] += inner.rows.evaluate(theta[:n])[1] + inner.surrogate.evaluate(theta[:n])[1]
+            return np.asarray(prior.pulled_back(xi, slope)[0])
+
+        some = self._unconstrained(draws[:: max(PER_POINT, len(draws) // TRIED)])
+        free = np.array([prior.free_of(theta) for theta in some])
+        share = unstable_share(gradient, self._trajectories, free, stable_curvature(step))
+        if share < UNSTABLE or share * len(free) < FEWEST - 0.5:
+            return ""
+        other = ("mcmc.SurrogateMetropolis(model), where effects of groups have moves of their own, or a higher "
+                 "target_accept") if getattr(self.model, "factors", ()) else "a higher target_accept"
+        return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories. Chains may "
+                f"stop short of parts narrower still without R-hat showing it, and stand still there: take {other}")
 
     # Engines.
 

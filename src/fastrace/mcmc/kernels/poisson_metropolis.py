@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -182,7 +183,7 @@ class PoissonMinibatchMetropolis(MinibatchMetropolis):
             raise
         return chain.state(), chain.steps()
 
-    def _beyond(self, draws: NDArray[np.float64]) -> str:
+    def _beyond(self, draws: NDArray[np.float64], about: Mapping[str, Any] | None = None) -> str:
         """What draws of shape (n, dim) show of the bounds of batches, in words; empty if these hold."""
         if self.batch == 1:
             return ""

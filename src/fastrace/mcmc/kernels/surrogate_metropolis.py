@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ from fastrace.mcmc.kernels._rows import WINDOW, ChainState, Tuning, checked_shar
 from fastrace.mcmc.kernels._surrogate import SurrogateMove
 from fastrace.mcmc.kernels._surrogate_decisions import DecidedByRows
 from fastrace.mcmc.kernels._surrogate_moves import FAR, TARGET
-from fastrace.mcmc.kernels._trajectories import unstable_share
+from fastrace.mcmc.kernels._trajectories import UNSTABLE, unstable_share
 from fastrace.mcmc.models.model import GLM, Model
 from fastrace.mcmc.protocol import Steps
 from fastrace.races._options import RaceOptions, takes_options
@@ -35,7 +35,6 @@ DECISIONS = ("auto", "race", "poisson", "exact")
 INNERS = ("auto", "normal", "hmc")
 MOST_INNER = 1 << 20  # moves between two looks for Ctrl-C
 LEAST = 0.05  # of a move's size
-_UNSTABLE = 0.01  # share of draws in parts too narrow for the step, from which on more is likely to be missed
 _LEAST_OF_NECKS = 5  # parameters; of fewer the step itself is near its limit, at draws of smooth densities too
 _WAY_OUT = "write effects with a learned scale as z * sd, or the model as a GLM with groups, or take NUTS on all rows"
 _JUDGED = 25  # draws of a chain whose distance from the surrogate is computed
@@ -305,13 +304,13 @@ class SurrogateMetropolis(DecidedByRows):
             return ""
         return f"Trajectories may stand still in the neck of a funnel, however long they run: {_WAY_OUT}"
 
-    def _beyond(self, draws: Array) -> str:
+    def _beyond(self, draws: Array, about: Mapping[str, Any] | None = None) -> str:
         """What draws of shape (n, dim) may have missed without a sign of it, in words; empty if nothing is known."""
         if self.inner != "hmc" or self.model.own_surrogate is None or self.dim < _LEAST_OF_NECKS:
             return ""
         model: Any = self.model
         share = unstable_share(model.slope_of_surrogate, self._trajectories, self._unconstrained(draws))
-        if share < _UNSTABLE:
+        if share < UNSTABLE:
             return ""
         return (f"at {share:.1%} of the draws the posterior is too narrow for the step of trajectories. Chains may "
                 f"stop short of parts narrower still, such as the neck of a funnel, without R-hat showing it: "
