@@ -119,9 +119,10 @@ def check_bias(
     -----
     From the same random numbers the race and the pass over all rows make the same proposal with the same threshold, or
     perturb the states with the same noise; they differ only if the race is wrong. For `RacingMetropolis` the proposal
-    is as it was tuned in the chain. In a sweep of `RacingSlice` all that follows a wrong test differs: such a sweep
-    counts as one wrong test out of one, so that the rate is rather too high than too low. Of `correct`, draws are taken
-    or refused anew after the same draws before, at fresh thresholds.
+    is as it was tuned in the chain, and its races know of few rows that carry the sum what the chain knew at its end,
+    see `AcceptTest`: at its beginning it may have erred more often. In a sweep of `RacingSlice` all that follows a
+    wrong test differs: such a sweep counts as one wrong test out of one, so that the rate is rather too high than too
+    low. Of `correct`, draws are taken or refused anew after the same draws before, at fresh thresholds.
 
     Examples
     --------
