@@ -426,6 +426,18 @@ def test_independent_proposals_with_short_tails_are_left_aside():
     assert trace.ess().min() > 500
 
 
+def test_it_is_chosen_where_expansions_are_bad_and_a_scale_is_learned():
+    """A pilot of 60 steps takes the surrogate's chains for good ones, which need 28 steps for an independent draw."""
+    rng = np.random.default_rng(3)
+    table = rng.normal(size=(4000, 100))
+    table[:, 0], table[:, 85:] = 1.0, rng.random((4000, 15)) < 0.01
+    theta = rng.normal(0.0, 0.15, 100)
+    theta[0] = -3.0
+    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-table @ theta))).astype(float)
+    trace = quietly(mcmc.GLM(table, y, prior=mcmc.Normal(0.0, mcmc.HalfNormal(1.0))), n_draws=300, n_chains=4, rng=1)
+    assert trace.kernel["kernel"] == "HMC" and not trace.warnings
+
+
 def test_a_prior_without_a_gradient_leaves_the_other_kernel():
     """Beside a learned scale, where the pilot of the surrogate asks for trajectories by gradients."""
     table, y = rare_columns(200, 60, 30)

@@ -145,6 +145,7 @@ def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
     if kernel.decision != "exact" or bool(getattr(model, "factors", ())) or model.own_surrogate is not None:
         return kernel, why
     pilot = _Pilot(kernel)
+    pilot.confirm(0.0)  # 60 steps flatter chains that stand still for long
     if _may_gain(model, [pilot], False):
         stage("setting up HMC")
         with contextlib.suppress(ValueError):  # a prior without a gradient, or no middle of the posterior
