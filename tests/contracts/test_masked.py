@@ -104,9 +104,8 @@ def given(name, thing):
         if thing.has_derivatives:
             yield "reference", {"theta_hat": width}
         yield "log_posteriors", {"theta": width[None]}
-        if isinstance(thing, mcmc.GLM):
-            yield "expand_seen", {"psi": width}
         if isinstance(thing, (mcmc.GLM, mcmc.Softmax)):
+            yield "expand_seen", {"psi": width}
             trace = mcmc.sample(mcmc.RacingMetropolis(thing), n_draws=2, n_chains=1, n_tune=0, rng=1)
             yield "predict", {"trace": trace, "X": X[:5]}
         if isinstance(thing, mcmc.PredictorModel):

@@ -167,8 +167,8 @@ def test_a_batch_that_fails_keeps_the_steps_before_it():
 
 def test_many_parameters_get_steps_that_share_passes():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(800, 120))         # for bounds of batches, too few
-    model = mcmc.GLM(X, rng.random(800) < 0.5, prior_sd=1.0)
+    X = rng.normal(size=(1500, 120))        # for bounds of batches, too few
+    model = mcmc.GLM(X, rng.random(1500) < 0.5, prior_sd=1.0)
     trace = mcmc.sample(model, n_draws=64, n_chains=1, n_tune=32, rng=1)
     assert trace.kernel["kernel"] == "Metropolis" and trace.kernel["batch"] == 240 and trace.kernel["frames"]
     words = r"Metropolis in batches reads [\d.]+ rows a step and needs [\d.]+ steps for an independent draw; "

@@ -60,4 +60,4 @@ def test_a_printed_model_shows_its_priors():
     assert str(model).splitlines()[2:] == ["  x1 ~ Normal(0, sd(coefficients))", "  sd(coefficients) ~ HalfNormal(2)",
                                            "  sd(1|group) ~ HalfNormal(2.5)", "  and a log density of your own"]
     text = str(mcmc.Softmax(X, np.arange(300) % 3, groups=codes))
-    assert "  x1[1], x1[2] ~ Normal(0, " in text and "(10 in all) ~ Normal(0, sd(1|group)[2])" in text
+    assert "  x1[1], x1[2] ~ Normal(0, " in text and "sd(1|group)[1], sd(1|group)[2] ~ HalfNormal(" in text

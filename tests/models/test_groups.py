@@ -336,7 +336,7 @@ def test_an_index_given_is_a_column_of_values_and_labels_no_rows():
             at = np.linspace(-0.5, 0.5, made.dim)
             np.testing.assert_array_equal(made.log_posteriors([at]), same.log_posteriors([at]))
     assert mcmc.Groups(words, slopes=shuffled[["a"]]).index.equals(shuffled.index)
-    assert mcmc.Softmax(shuffled, y.to_numpy(), groups=words).n_columns == 6
+    assert mcmc.Softmax(shuffled, y.to_numpy(), groups=words).n_seen == 6
 
 
 def test_rows_with_the_same_index_or_none_go_together():
