@@ -92,7 +92,7 @@ def killed(call, journal, log, after, first="pass"):
             with open({str(log)!r}, "a") as file:
                 file.write(f"{{arm}} {{row}}\\n")
             await asyncio.sleep(0)
-            if asked == {after}:
+            if asked >= {after}:        # calls that begin at once step over it
                 os.kill(os.getpid(), signal.SIGKILL)
             {first}
             return values[row, arm]
