@@ -404,6 +404,16 @@ def rare_columns(n=400, dim=40, rare=10):
     return table, (rng.random(n) < 1.0 / (1.0 + np.exp(2.0 - table @ theta))).astype(float)
 
 
+def many_rows_of_rare_columns(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(4000, 100))
+    table[:, 0], table[:, 85:] = 1.0, rng.random((4000, 15)) < 0.01
+    theta = rng.normal(0.0, 0.15, 100)
+    theta[0] = -3.0
+    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-table @ theta))).astype(float)
+    return table, y
+
+
 def test_it_is_chosen_where_expansions_are_bad():
     trace = mcmc.sample(mcmc.GLM(*rare_columns(), prior_sd=2.0), n_draws=1000, n_chains=2, rng=1)
     assert trace.kernel["kernel"] == "HMC" and not trace.warnings
@@ -413,12 +423,7 @@ def test_it_is_chosen_where_expansions_are_bad():
 
 def test_independent_proposals_with_short_tails_are_left_aside():
     """One rare column in ten of many rows: weights of draws from the normal density have no finite variance."""
-    rng = np.random.default_rng(1)
-    table = rng.normal(size=(4000, 100))
-    table[:, 0], table[:, 85:] = 1.0, rng.random((4000, 15)) < 0.01
-    theta = rng.normal(0.0, 0.15, 100)
-    theta[0] = -3.0
-    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-table @ theta))).astype(float)
+    table, y = many_rows_of_rare_columns(1)
     trace = mcmc.sample(mcmc.GLM(table, y, prior_sd=2.0), n_draws=1000, n_chains=2, rng=1)
     assert trace.kernel["kernel"] == "HMC" and not trace.warnings
     assert "in batches" in trace.kernel["chosen"]
@@ -428,12 +433,7 @@ def test_independent_proposals_with_short_tails_are_left_aside():
 
 def test_it_is_chosen_where_expansions_are_bad_and_a_scale_is_learned():
     """A pilot of 60 steps takes the surrogate's chains for good ones, which need 28 steps for an independent draw."""
-    rng = np.random.default_rng(3)
-    table = rng.normal(size=(4000, 100))
-    table[:, 0], table[:, 85:] = 1.0, rng.random((4000, 15)) < 0.01
-    theta = rng.normal(0.0, 0.15, 100)
-    theta[0] = -3.0
-    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-table @ theta))).astype(float)
+    table, y = many_rows_of_rare_columns(3)
     trace = quietly(mcmc.GLM(table, y, prior=mcmc.Normal(0.0, mcmc.HalfNormal(1.0))), n_draws=300, n_chains=4, rng=1)
     assert trace.kernel["kernel"] == "HMC" and not trace.warnings
 

@@ -49,6 +49,17 @@ def enumerated(X, y, sd, mean, log_prior):
     return np.exp(logs - special.logsumexp(logs))
 
 
+def logs_of_sets(X, y, scale, slab):
+    """Log probability of each set with its values integrated out, for errors and slabs of these deviations."""
+    total = np.empty(1 << X.shape[1])
+    for number in range(len(total)):
+        chosen = (number >> np.arange(X.shape[1])) & 1 == 1
+        covariance = scale**2 * np.eye(len(y)) + slab**2 * (X * chosen) @ X.T
+        total[number] = np.log(np.where(chosen, 0.3, 0.7)).sum() - 0.5 * (
+            np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
+    return total
+
+
 def assert_sets_fit(kernel, probabilities, n, thin, seed=1):
     """Chi-squared of the sets in thinned draws, rare ones together."""
     with warnings.catch_warnings():
@@ -127,13 +138,7 @@ def test_a_learned_scale_may_have_a_prior_of_its_own(n, decision):
     y = 0.3 * y
     logs, grid = [], np.linspace(-3.0, 1.0, 321)
     for log_scale in grid:
-        total = np.empty(8)
-        for number in range(8):
-            chosen = (number >> np.arange(3)) & 1 == 1
-            covariance = math.exp(2.0 * log_scale) * np.eye(60) + 0.25 * (X * chosen) @ X.T
-            total[number] = np.log(np.where(chosen, 0.3, 0.7)).sum() - 0.5 * (
-                np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
-        logs.append(total - 0.5 * math.exp(2.0 * log_scale) / 0.2**2 + log_scale)
+        logs.append(logs_of_sets(X, y, math.exp(log_scale), 0.5) - 0.5 * math.exp(2.0 * log_scale) / 0.2**2 + log_scale)
     probabilities = special.softmax(special.logsumexp(logs, axis=0))
     shares = special.softmax(special.logsumexp(logs, axis=1))
     model = mcmc.GLM(X, y, "gaussian", prior=mcmc.Normal(0.0, 0.5), scale_prior=mcmc.HalfNormal(0.2))
@@ -374,13 +379,7 @@ def test_sets_and_their_learned_scale_have_their_probabilities(n, decision):
     y = 0.5 * y
     logs, grid = [], np.linspace(-12.0, 8.0, 801)
     for t in grid:
-        total = np.empty(16)
-        for number in range(16):
-            chosen = (number >> np.arange(4)) & 1 == 1
-            covariance = np.eye(60) + math.exp(2.0 * t) * (X * chosen) @ X.T
-            total[number] = np.log(np.where(chosen, 0.3, 0.7)).sum() - 0.5 * (
-                np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y))
-        logs.append(total + half_cauchy(t))
+        logs.append(logs_of_sets(X, y, 1.0, math.exp(t)) + half_cauchy(t))
     sets = special.softmax(special.logsumexp(logs, axis=0))
     shares = special.softmax(special.logsumexp(logs, axis=1))
     model = mcmc.GLM(X, y, "gaussian", 1.0, prior=mcmc.Normal(0.0, mcmc.HalfCauchy(0.5)))

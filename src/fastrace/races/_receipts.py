@@ -62,9 +62,11 @@ class Receipts:
 def read_apart(arms: NDArray[np.intp], rows: NDArray[np.int64], answer: Any) -> list[Block]:
     """The numbers in a block, in blocks without what is none, such as a word: that counts as not answered."""
     shape = rows.size, arms.size
-    if isinstance(answer, np.ndarray) and answer.dtype.kind in "fb" and answer.shape == shape and not isinstance(
+    if isinstance(answer, np.ndarray) and answer.dtype.kind in "fiub" and answer.shape == shape and not isinstance(
             answer, np.ma.MaskedArray):
-        return [(arms, rows, np.array(answer, np.float64))]
+        block = np.array(answer, np.float64)
+        if answer.dtype.kind in "fb" or (np.abs(block) < _checks.LARGE).all():
+            return [(arms, rows, block)]
     objects = entries(answer, shape)
     if objects is None:
         return []
