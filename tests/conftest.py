@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import random
 import signal
 import zlib
 
@@ -13,11 +14,18 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # PyTensor compiles for longer than these tests run; what is fused and not compiled runs entry by entry.
 os.environ.setdefault("PYTENSOR_FLAGS", "cxx=,linker=vm,optimizer_excluding=fusion:add_mul_fusion")
+SEEDS = os.environ.get("FASTRACE_SEEDS", "20160619")
 
 
 def pytest_addoption(parser):
     parser.addoption("--share", metavar="I/N", type=_share,
                      help="run part I of N of the selected tests, I from 1 to N; a test never changes its part")
+
+
+def pytest_configure(config):
+    """Hypothesis draws from the first of FASTRACE_SEEDS, where the command line does not say `--hypothesis-seed`."""
+    if config.getoption("hypothesis_seed", 0) is None:
+        config.option.hypothesis_seed = SEEDS.partition(",")[0]
 
 
 def _share(text):
@@ -48,8 +56,19 @@ def pytest_collection_finish():
 def pytest_generate_tests(metafunc):
     """Tests that take `seed` run for one seed, or for those of FASTRACE_SEEDS, such as "0,1,2"."""
     if "seed" in metafunc.fixturenames:
-        seeds = [int(s) for s in os.environ.get("FASTRACE_SEEDS", "20160619").split(",")]
-        metafunc.parametrize("seed", seeds)
+        metafunc.parametrize("seed", [int(s) for s in SEEDS.split(",")])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Generators that get no seed take theirs from the name of the test and FASTRACE_SEEDS, each a new one.
+
+    NumPy asks this one function for all entropy; scikit-learn also draws from the generator that NumPy's users share.
+    Processes that a test starts are not reached: they have the entropy of the system.
+    """
+    chance = random.Random(f"{SEEDS} {item.nodeid}")
+    np.random.bit_generator.randbits = chance.getrandbits
+    np.random.seed(chance.getrandbits(32))      # noqa: NPY002
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import io
 import itertools
 import json
 import math
-import secrets
 import sys
 from array import array
 from collections.abc import Callable, Iterator
@@ -400,7 +399,7 @@ def _page(result: Result, title: str) -> str:
 
 def _choose_seed(options: argparse.Namespace) -> None:
     if options.seed is None:
-        options.seed = secrets.randbelow(1 << 32)
+        options.seed = int(np.random.default_rng().integers(1 << 32))
 
 
 def _show(result: Result, options: argparse.Namespace) -> None:
