@@ -19,7 +19,7 @@ from fastrace.mcmc.kernels._surrogate_moves import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import GLM, Model, Reference
 
-__all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "tail"]
+__all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "surrogate_k", "tail"]
 
 Array = NDArray[np.float64]
 
@@ -58,8 +58,7 @@ def fit_problems(kernel: Any, reference: Reference, accepted: float) -> list[str
                 f"proposal='crank-nicolson'"
             )
     if getattr(kernel, "rests_on_surrogate", False) and accepted < _FITS:
-        points, beside = kernel.surrogate_draws(_DRAWS, np.random.default_rng(0))
-        k = tail(model, reference, points, beside)
+        k = surrogate_k(kernel)
         if not k < _pareto.MOST:
             out.append(
                 f"Pareto k of the weights of draws from prior times expansion is {k:.2g}, above {_pareto.MOST}: the "
@@ -87,6 +86,12 @@ def residual_k(model: Model, reference: Reference) -> float:
     beside = model.log_prior_beside(reference)
     draws = reference.center + rng.standard_normal((_DRAWS, model.dim)) @ reference.factor.T
     return tail(model, reference, draws, 0.0 if beside is None else np.array([beside(draw.copy()) for draw in draws]))
+
+
+def surrogate_k(kernel: Any) -> float:
+    """Pareto k of the weights of draws from the prior times expansion on which a kernel moves, by `tail`."""
+    points, beside = kernel.surrogate_draws(_DRAWS, np.random.default_rng(0))
+    return tail(kernel.model, kernel.reference, points, beside)
 
 
 def tail(model: Model, reference: Reference, points: Array, beside: Array | float = 0.0) -> float:

@@ -15,7 +15,7 @@ from fastrace._base._progress import stage
 from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._convergence import each_effective_size
-from fastrace.mcmc._fit import residual_k
+from fastrace.mcmc._fit import residual_k, surrogate_k
 from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, usual_rows
 from fastrace.mcmc.kernels.hmc import HMC
 from fastrace.mcmc.kernels.metropolis import Metropolis
@@ -25,6 +25,7 @@ from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
 from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
 from fastrace.mcmc.models.base import Reference
 from fastrace.mcmc.models.model import Model
+from fastrace.mcmc.models.softmax import Softmax
 
 __all__ = ["kernel_for"]
 
@@ -39,6 +40,7 @@ BY_SURROGATE = {"normal": 2.0, "hmc": 3.0}  # times as much: of steps on a surro
 IN_PYTHON = 2.5  # times as much: a log prior that each step calls
 IN_PASSES = 1.0 / 5.0  # of that work for a row where each step reads all in their order, without a draw or a bound
 GRADIENT = 1.5 * IN_PASSES  # the same where each step takes gradients of all rows
+GRADIENT_BY_NUMPY = 0.85  # the same for each class of a `Softmax`, whose gradients are not compiled
 USUAL_GRADIENTS, AT_BEST = 3.0, 0.5  # of a step of these, and of an independent draw, that make a pilot worth while
 LITTLE = 600.0  # rows that an exact kernel may read a step, up to which no race is tried beside it
 SHARED, MANY = 1.0 / 16.0, 100  # of that work for a row where steps share a pass; parameters from which they may
@@ -137,14 +139,20 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
 
 
 def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
-    """The kernel; without groups, trajectories by the gradients of all rows where it moves badly and reads all rows.
+    """The kernel, or trajectories by the gradients of all rows where it moves badly.
 
-    Effects of groups have moves of their own, which get where no trajectory does.
+    Without groups they are tried where it reads all rows. With groups it moves badly by few rows too, where the
+    expansion misses a part of the posterior, which Pareto k of its draws shows. Effects that are swept group by group
+    get where no trajectory does.
     """
     model = kernel.model
-    if kernel.decision != "exact" or bool(getattr(model, "factors", ())) or model.own_surrogate is not None:
+    grouped = bool(getattr(model, "factors", ()))
+    tried = kernel.decision != "none" if grouped else kernel.decision == "exact"
+    if not tried or not kernel.rests_on_surrogate or model.own_surrogate is not None:
         return kernel, why
     pilot = _Pilot(kernel)
+    if grouped and (pilot.share >= FEW or surrogate_k(kernel) < _pareto.MOST):
+        return kernel, why
     pilot.confirm(0.0)  # 60 steps flatter chains that stand still for long
     if _may_gain(model, [pilot], False):
         stage("setting up HMC")
@@ -160,8 +168,13 @@ def _may_gain(model: Model, tried: list[_Pilot], bad: bool) -> bool:
     if not tried:
         return bad
     best = max(tried, key=lambda pilot: pilot.worth)
-    worth = AT_BEST / (PER_STEP * BY_SURROGATE["hmc"] + USUAL_GRADIENTS * GRADIENT * model.n_rows)
+    worth = AT_BEST / (PER_STEP * BY_SURROGATE["hmc"] + USUAL_GRADIENTS * _gradient(model) * model.n_rows)
     return (bad or best.share < FEW) and worth > best.worth
+
+
+def _gradient(model: Model) -> float:
+    """What a row takes of the gradient of all rows, in rows that a minibatch reads."""
+    return GRADIENT_BY_NUMPY * model.n_classes if isinstance(model, Softmax) else GRADIENT
 
 
 def _shared(model: Model, reference: Reference | None) -> _Pilot | None:
@@ -240,7 +253,7 @@ class _Pilot:
         exact = getattr(kernel, "decision", "") == "exact"
         per_row = SHARED if self.batched else IN_PASSES if exact else 1.0
         if isinstance(kernel, HMC):
-            return PER_STEP * BY_SURROGATE["hmc"] + self.rows * GRADIENT
+            return PER_STEP * BY_SURROGATE["hmc"] + self.rows * _gradient(kernel.model)
         if isinstance(kernel, SurrogateMetropolis):
             return PER_STEP * BY_SURROGATE[kernel.inner] + self.rows * per_row
         return PER_STEP * (1.0 + IN_PYTHON * kernel.calls_python) + self.rows * per_row
