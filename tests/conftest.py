@@ -47,6 +47,15 @@ def pytest_collection_modifyitems(config, items):
     items[:] = kept
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Write what was skipped to a file, if FASTRACE_SKIPPED_TO names one: `pytest @FILE` runs these later."""
+    path = os.environ.get("FASTRACE_SKIPPED_TO")
+    if path:
+        names = dict.fromkeys(report.nodeid for report in terminalreporter.stats.get("skipped", []))
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}\n" for name in names)
+
+
 def pytest_collection_finish():
     """What the collection has made stays until the end: garbage collections need not look at it."""
     gc.collect()
