@@ -37,10 +37,14 @@ cdef double real_number(object x, str name) except? -1.0:
         return <double>x
     if isinstance(x, (complex, np.complexfloating, str, bytes, DURATION)) or np.ndim(x) != 0 or np.iscomplexobj(x):
         raise TypeError(f"{name} is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed")
+    cdef double near
     try:
-        return <double>x
+        near = <double>x
     except TypeError:
         raise TypeError(f"{name} is {_checks.shown(x)}, a {type(x).__name__}; one real number is needed") from None
+    if not -2.0**53 < near < 2.0**53:
+        _checks.numbers_of(x, name)
+    return near
 
 
 cdef double _ddof(object ddof) except? -1.0:

@@ -498,6 +498,7 @@ def _numbers(values, shape, wanted):
         block = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"function returned a {type(values).__name__} that is no array ({error}); {wanted}") from None
+    _checks.refuse_rounded(values, block, "what function returned")
     block = _checks.numbers_of(block, "what function returned")
     if block.dtype.kind not in "fiub":
         raise ValueError(f"function returned a {type(values).__name__} of dtype {block.dtype}; {wanted}")

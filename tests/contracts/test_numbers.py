@@ -3,6 +3,7 @@
 Durations and dates have a unit, Decimals and NA are objects, and large integers lose digits as floats.
 """
 
+import asyncio
 import decimal
 
 import nonsense
@@ -98,9 +99,79 @@ def test_large_integers_are_refused_where_a_float_would_lose_their_last_digits(d
     if door == "RunningMoments":            # bounded doors refuse such numbers as they are
         assert call(2 * bits + TWO) == pytest.approx(TWO + 2 * bits.mean(), rel=1e-15)
     for odd in (bits + TWO, bits.astype(np.uint64) + np.uint64(TWO), (bits + TWO).astype(object), bits - TWO - 1,
-                bits * 10**3 + np.int64(2**63 - 1001)):
+                bits * 10**3 + np.int64(2**63 - 1001), *beside_floats(bits + TWO)):
         with pytest.raises(ValueError, match="which no float64 holds: beyond 2\\*\\*53 it would lose its last digits"):
             call(odd)
+
+
+def beside_floats(whole):
+    """Lists of these integers, and one float: NumPy reads them all as floats."""
+    for kind in (int, np.int64, decimal.Decimal):
+        mixed = [kind(value) for value in whole.ravel().tolist()[:-1]] + [0.5]
+        yield mixed if whole.ndim == 1 else list(zip(*[iter(mixed)] * whole.shape[1], strict=True))
+
+
+def counted(counts, lost):
+    return [lost] + [0.5] * (int(np.sum(counts)) - 1)
+
+
+async def paid(lost):
+    async def evaluate(arm, row):
+        return lost
+
+    return await fr.race_async(evaluate, 2, 60, rng=1)
+
+
+ANSWERS = {
+    "FiniteRace.tell": lambda lost: (race := fr.FiniteRace(2, 9, rng=1)).tell(
+        [[lost, 0.5]] + [[0.5, 0.5]] * (len(race.ask()[1]) - 1)),
+    "BettingRace.tell": lambda lost: (race := fr.BettingRace(2, support=(0, 1e17))).tell(
+        [[lost, 0.5]] * len(race.ask()[1])),
+    "BettingRace.run": lambda lost: fr.BettingRace(2, support=(0, 1e17)).run(
+        lambda arms, rows: [[lost, 0.5]] * len(rows), max_pulls=100),
+    "UnequalRace.tell": lambda lost: (race := fr.UnequalRace([9, 9], rng=1)).tell(counted(len(race.ask()[1]), lost)),
+    "race_sums": lambda lost: fr.race_sums(lambda arm, rows: counted(len(rows), lost), [60, 60], rng=1),
+    "LUCB.tell": lambda lost: (rule := fr.LUCB(2, 1, 0.1, rng=1)).tell(counted(rule.ask()[1], lost)),
+    "LUCB.run": lambda lost: fr.LUCB(2, 1, 0.1, rng=1).run(lambda arms, counts: [
+        counted(count, lost) for count in counts], max_pulls=100),
+    "select_best": lambda lost: fr.select_best(lambda arms, counts: counted(counts, lost), 2, epsilon=0.1, rng=1),
+    "estimate_mean": lambda lost: fr.estimate_mean(lambda count: counted(count, lost), support=(0, 1e17), batch=9),
+    "PermutationTest.tell": lambda lost: fr.PermutationTest([1.0, 1.0]).tell([[lost, 0.5]] * 9),
+    "race_async": lambda lost: asyncio.run(paid(lost)),
+    "Comparison.observe": lambda lost: fr.Comparison(2).observe(0, lost),
+    "EBGStop.update": lambda lost: fr.EBGStop(0.1, support=(0, 1e17)).update(lost),
+    "RunningMoments.update": lambda lost: fr.RunningMoments().update(lost),
+    "RunningMoments.update_many": lambda lost: fr.RunningMoments(2).update_many([[lost, 0.5]]),
+}
+
+
+@pytest.mark.parametrize("door", ANSWERS)
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint64, decimal.Decimal])
+def test_an_answer_that_floats_round_is_refused(door, kind):
+    """Among floats, where NumPy would round it without a word; one that a float holds is not refused for its digits."""
+    with pytest.raises((TypeError, ValueError), match="which no float64 holds"):
+        ANSWERS[door](kind(TWO + 1))
+    try:
+        ANSWERS[door](kind(TWO))
+    except (TypeError, ValueError) as error:        # such as the range of the rewards
+        assert "no float64" not in str(error)
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("library", ["pandas", "pandas of Arrow", "polars", "pyarrow", "dict", "tuples"])
+def test_tables_of_any_library_whose_integers_would_be_rounded_are_refused(library, missing):
+    """Whole numbers beside floats, or beside missing entries."""
+    columns = {"a": [None if missing else 1, 2] * 30 + [TWO + 1], "b": [2 if missing else 0.5] * 61}
+    pandas, frames = pytest.importorskip("pandas"), pytest.importorskip(library.split()[0]) if library in (
+        "polars", "pyarrow") else None
+    made = {"pandas": lambda: pandas.DataFrame(columns, dtype="Int64") if missing else pandas.DataFrame(columns),
+            "pandas of Arrow": lambda: pandas.DataFrame({"a": pandas.array(columns["a"], "int64[pyarrow]"),
+                                                         "b": columns["b"]}),
+            "polars": lambda: frames.DataFrame(columns), "pyarrow": lambda: frames.table(columns),
+            "dict": lambda: columns, "tuples": lambda: tuple(zip(*columns.values(), strict=True))}[library]()
+    for call in (fr.race, fr.DiscreteSampler, fr.LilUCB(2, 61, support=(0, 1e17)).run, fr.select_best):
+        with pytest.raises(ValueError, match="holds 9007199254740993, which no float64 holds"):
+            call(made)
 
 
 def test_integers_that_floats_hold_are_floats():

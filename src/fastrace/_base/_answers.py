@@ -108,6 +108,7 @@ def flat_numbers(given: Any, arms: list[int], counts: list[int]) -> NDArray[np.f
             raise ValueError(f"the rewards of arm {arms[k]} have shape {part.shape}; ({counts[k]},) is needed, one for "
                              f"each pull")
     found = np.concatenate(parts) if parts else found
+    _checks.refuse_rounded(given, found, "rewards")
     found = _checks.numbers_of(found, "rewards")
     if found.dtype.kind not in "fiub":
         raise ValueError(f"rewards are a {type(given).__name__} of dtype {found.dtype}; real numbers are needed")

@@ -156,6 +156,7 @@ def of_objects(value: Any, name: str) -> NDArray[Any]:
     """
     _refuse_kinds(value, name)
     array = as_array(value, name)
+    refuse_rounded(value, array, name)
     if array.dtype.kind != "O" or array.ndim == 0 and array.item() is None:
         return array
     parts = array.ravel().tolist()
@@ -185,9 +186,35 @@ def exact(array: NDArray[Any], name: str) -> NDArray[Any]:
     return array
 
 
+def refuse_rounded(value: Any, array: NDArray[Any], name: str) -> None:
+    """Refuse what `exact` refuses in a list, a column or a table of which NumPy has made this array of floats.
+
+    It does so with whole numbers beside floats or missing values, and rounds them without a word.
+    """
+    if array.dtype.kind == "f" and not isinstance(value, np.ndarray) and (np.abs(array) >= LARGE).any():
+        _refuse_lost([part for part in _entries(value) if is_number(part) and _is_lost(part, nearest(part))], name)
+
+
+def _entries(value: Any) -> Iterator[Any]:
+    """What stands in a list, a column or a table, of pandas, polars or Arrow too, but for Python's floats."""
+    if hasattr(value, "items"):         # of dicts and of pandas
+        parts: Any = [part for _, part in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = value
+    else:
+        ways = ("iter_columns", "itercolumns", "to_pylist", "to_list", "tolist")
+        parts = next((getattr(value, way)() for way in ways if hasattr(value, way)), value)
+    if not isinstance(parts, Iterable) or isinstance(parts, str):
+        yield parts
+        return
+    for part in parts:
+        if type(part) is not float:
+            yield from _entries(part)
+
+
 def _is_lost(number: Any, near: float) -> bool:
     """Whether a number is so large that `near`, its float, is another."""
-    return abs(near) >= LARGE and bool(near != number)
+    return abs(near) >= LARGE and bool(near != (int(number) if isinstance(number, numbers.Integral) else number))
 
 
 def _refuse_lost(lost: list[Any], name: str) -> None:

@@ -315,18 +315,8 @@ def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numb
         raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
     _refuse_words(_words(rewards), name)
     array = _array(rewards, name)
-    if array.dtype.kind == "f" and hasattr(rewards, "columns"):
-        _require_exact(rewards, name)
+    _checks.refuse_rounded(rewards, array, name)
     return _checks.numbers_of(array, name)
-
-
-def _require_exact(frame: Any, name: str) -> None:
-    """Refuse a column of integers that no float holds, in a frame that has floats besides."""
-    columns = range(len(column_names(frame) or ()))
-    for place in columns if hasattr(frame, "iloc") else ():
-        column = frame.iloc[:, place]
-        if getattr(column.dtype, "kind", "") in "iu":
-            _checks.numbers_of(column.dropna().to_numpy(), name)
 
 
 def _array(rewards: Any, name: str) -> NDArray[Any]:
@@ -344,7 +334,9 @@ def _array(rewards: Any, name: str) -> NDArray[Any]:
 def real_table(values: Any, name: str) -> NDArray[Any]:
     """The array of a table of real numbers; what `name` says is refused if it is none."""
     _checks.unmasked(values, name)
-    array = _checks.numbers_of(_array(values, name), name)
+    array = _array(values, name)
+    _checks.refuse_rounded(values, array, name)
+    array = _checks.numbers_of(array, name)
     if array.ndim != 2:
         raise ValueError(f"{name} has shape {array.shape}; a table of shape (n_rows, n_arms) is needed")
     if array.dtype.kind not in "fiub":

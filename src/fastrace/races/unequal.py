@@ -484,6 +484,7 @@ def _source(rewards: Rewards, sizes: NDArray[np.int64]) -> Source:
                 values = np.asarray(given)
             except (ValueError, TypeError):
                 raise ValueError(f"rewards(arm, rows) returned rows of different lengths; {needed}") from None
+            _checks.refuse_rounded(given, values, "what rewards returned")
             values = _checks.numbers_of(values, "what rewards returned")
             if values.shape != rows.shape:
                 raise ValueError(f"rewards(arm, rows) returned shape {values.shape}; {needed}")

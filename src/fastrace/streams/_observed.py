@@ -200,8 +200,9 @@ def column(frame: Any, name: str, what: str) -> NDArray[Any]:
     if missing.any():
         raise ValueError(f"column {name!r} has {int(missing.sum())} missing entries, the first in row "
                          f"{int(np.argmax(missing))}, counted from 0; drop or fill such rows")
-    if values.dtype.kind == "O" and what == "reward":
-        return _checks.numbers_of(values, f"column {name!r}")
+    if what == "reward":
+        _checks.refuse_rounded(frame[name], values, f"column {name!r}")
+        return _checks.numbers_of(values, f"column {name!r}") if values.dtype.kind == "O" else values
     return values
 
 
