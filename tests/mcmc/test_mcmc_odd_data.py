@@ -69,6 +69,86 @@ def test_groups_of_one_row_leave_no_scale_to_learn(family, data):
     assert kind is not None and "groups of one row each" in words and "Give scale" in words
 
 
+def one_row_each(seed=7, n=40):
+    X, rng = columns(n, seed)
+    return X, X @ [1.0, 0.5] + 0.8 * rng.standard_normal(n) + 0.7 * rng.standard_normal(n)
+
+
+def log_normal(mean, sd):
+    return lambda log: -0.5 * ((log - mean) / sd) ** 2
+
+
+def half_normal(log):
+    return log - 0.5 * np.exp(2.0 * log)
+
+
+TELLING = {  # arguments of GLM, and log densities of the logarithms of the effects' deviation and of the scale
+    "scale": ({"scale_prior": mcmc.Gamma(25.0, 35.0), "group_prior": mcmc.HalfNormal(1.0)}, half_normal,
+              lambda log: 25.0 * log - 35.0 * np.exp(log)),
+    "effects": ({"scale_prior": mcmc.HalfNormal(1.0), "group_prior": mcmc.LogNormal(-0.2, 0.1)}, log_normal(-0.2, 0.1),
+                half_normal),
+    "known deviation": ({"prior_sd": [3.0, 3.0, *[0.8] * 40, 1.0]}, None, log_normal(0.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("told_by", TELLING)
+def test_priors_that_tell_a_scale_from_effects_of_one_row_each(told_by):
+    """By quadrature over both: without effects the outcomes have a normal density of the sum of both variances."""
+    (X, y), (options, of_sd, of_scale) = one_row_each(), TELLING[told_by]
+    prior = {} if "prior_sd" in options else {"prior": mcmc.Normal(0.0, 3.0)}
+    trace = mcmc.sample(mcmc.GLM(X, y, "gaussian", groups=np.arange(40), **options, **prior), n_draws=4000, rng=1)
+    assert trace.kernel["kernel"] == "SurrogateMetropolis" and trace.kernel["decision"] == "none"
+    values, vectors = np.linalg.eigh(9.0 * X @ X.T)
+    grid = np.linspace(-8.0, 2.0, 600)
+    sd = np.array([np.log(0.8)]) if of_sd is None else grid
+    each = np.add.outer(np.exp(2.0 * sd), np.exp(2.0 * grid))[..., None] + values
+    level = -0.5 * (np.log(each) + np.square(vectors.T @ y) / each).sum(axis=2) + of_scale(grid)
+    level += 0.0 if of_sd is None else of_sd(sd)[:, None]
+    weights = np.exp(level - level.max()) / np.exp(level - level.max()).sum()
+    names, draws = list(trace.names), trace.draws.reshape(-1, len(trace.names))
+    drawn = [draws[:, names.index("scale")] if "scale" in names else np.exp(draws[:, -1])]
+    expected = [(weights.sum(axis=0), np.exp(grid))]
+    if of_sd is not None:
+        drawn.append(draws[:, names.index("sd(1|group)")])
+        expected.append((weights.sum(axis=1), np.exp(sd)))
+    for x, (w, at) in zip(drawn, expected, strict=True):
+        mean, size = w @ at, mcmc.effective_sample_size(x.reshape(4, -1))
+        assert size > 200 and abs(x.mean() - mean) < 6.0 * x.std() / np.sqrt(size)
+        assert abs(np.square(x - mean).mean() / (w @ np.square(at - mean)) - 1.0) < 30.0 / np.sqrt(size)
+
+
+def test_effects_that_fit_all_rows_are_refused_where_priors_do_not_bound_the_posterior():
+    """Where columns leave no residuals, outcomes stand for several, or those of a group are alike; or by default."""
+    (X, y), tells = one_row_each(), {"scale_prior": mcmc.Gamma(25.0, 35.0)}
+    pair = np.concatenate([[0], np.arange(39)])
+    for outcomes, codes, options in (
+        (X @ [1.0, 0.5], np.arange(40), tells), (y, np.arange(40), {"weights": np.full(40, 2), **tells}),
+        (y, np.arange(40), {"prior_sd": [3.0, 3.0, *[0.8] * 40, np.inf]}), (y, np.arange(40), {}), (y, pair, {}),
+        (X[:, 0] + np.arange(40) // 4, np.arange(40) // 4, {}),
+    ):
+        kind, words, _ = told(lambda y=outcomes, g=codes, o=options: mcmc.GLM(X, y, "gaussian", groups=g, **o))
+        assert kind is ImproperError and "Give scale" in words
+    assert told(lambda: mcmc.GLM(X, y, "gaussian", groups=pair, **tells))[0] is None
+    ones = X[:, :1]
+    assert told(lambda: mcmc.GLM(ones, y, "gaussian", groups=pair, **tells))[0] is None  # two outcomes apart
+    assert told(lambda: mcmc.GLM(ones, np.append(y[1], y[1:]), "gaussian", groups=pair, **tells))[0] is ImproperError
+    assert np.isnan(mcmc.compress(mcmc.GLM(X, y, "gaussian", groups=np.arange(40), **tells)).from_mode)
+
+
+def test_a_learned_scale_beside_effects_of_known_deviation():
+    """The prior of its logarithm is normal, as those of a `LogNormal` scale are: one posterior, and no row is read."""
+    X, rng = columns(60)
+    g, sd = np.arange(60) % 5, [10.0, 10.0, *[0.8] * 5, 1.0]
+    y = X @ [1.0, 0.5] + (0.8 * rng.standard_normal(5))[g] + 0.7 * rng.standard_normal(60)
+    model = mcmc.GLM(X, y, "gaussian", groups=g, prior_sd=sd)
+    trace = mcmc.sample(model, n_draws=4000, rng=1)
+    assert trace.kernel["decision"] == "none" and trace.rows.max() == 0
+    other = mcmc.sample(mcmc.Metropolis(model), n_draws=4000, rng=2)
+    error = np.hypot(*(t.draws.std(axis=(0, 1)) / np.sqrt(t.ess()) for t in (trace, other)))
+    assert (np.abs(trace.draws.mean(axis=(0, 1)) - other.draws.mean(axis=(0, 1))) < 6.0 * error).all()
+    assert mcmc.compress(model, mcmc.compress(model).psi_hat).from_mode < 0.1
+
+
 APART = [-3.64, -4.01, -3.72, 3.82, 3.84, 4.02, -3.94, 3.68, -4.35, -3.93, 3.83, -3.76, 4.08, 4.06, 4.04, -3.82, -4.03,
          4.22]
 

@@ -304,7 +304,12 @@ def compress(
         point = _given_point(model, prior.n_seen, (model.names or ())[: prior.n_seen], psi_hat)
         return _expanded_at(model, prior, point, expansion_of(model, point))
     if prior.n_hyper == 0 and not prior.given[2]:
-        point = np.array(model.reference().theta_hat)
+        try:
+            point = np.array(model.reference().theta_hat)
+        except NoModeError:
+            if _has_scale_by_priors(model):
+                return _by_columns(model, prior)
+            raise
         parts = expansion_of(model, point)
         scales = Scales(prior)
         scales.bend(point)
@@ -319,6 +324,8 @@ def compress(
     try:
         point, parts, scales = empirical_bayes(expand, start, scales, close)
     except NoModeError:
+        if _has_scale_by_priors(model):
+            return _by_columns(model, prior)
         _require_precision(model, prior, expansion_of(model, start), scales, exactly=False)
         model._explain_no_mode()
         raise
@@ -327,6 +334,22 @@ def compress(
     _require_proper(model, prior, point, parts, scales)
     _require_precision(model, prior, parts, scales)
     return _led(model, prior, point, parts, scales)
+
+
+def _has_scale_by_priors(model: Model) -> bool:
+    return isinstance(model, GLM) and model._scale_by_priors
+
+
+def _by_columns(model: Any, prior: JointPrior) -> Compressed:
+    """The expansion where effects are 0, of Gaussian outcomes whose joint density has no mode.
+
+    Given the scale such a likelihood is its expansion, whatever the point. The joint density is curved downwards there
+    if the scale is larger than the deviation of effects.
+    """
+    point, precision = np.asarray(model._start(), dtype=np.float64), Scales(prior).precision()
+    if prior.n_hyper == 0:
+        point[-1] = max(point[-1], 0.5 * math.log(2.0 / precision[model.n_columns : -1].min()))
+    return replace(_expanded_at(model, prior, point, expansion_of(model, point)), from_mode=math.nan, _mode=None)
 
 
 def _of_map(model: Any, psi_hat: Any, chunks: Any) -> Compressed:
@@ -467,6 +490,8 @@ def _require_precision(
     says whether columns that are collinear are refused too, where priors are so wide that they do not help.
     """
     p = len(prior.given[0])
+    if parts[2].n_blocks:  # effects whose deviations are known are coefficients too
+        p = min(p, parts[2].start)
     if prior.given[4]:
         return
 
@@ -571,8 +596,11 @@ def prior_of(model: Model) -> JointPrior:
         raise ValueError("the model has a log_prior without a gradient, which no surrogate can follow: give a prior "
                          "object such as mcmc.LogDensity, or use RacingMetropolis")
     sd = np.array([1.0 / math.sqrt(p) if p > 0.0 else math.inf for p in model.prior_precision])
-    return JointPrior([("flat", 0.0, 1.0, 0.0, -1) if s == math.inf else ("normal", float(m), float(s), 0.0, -1)
-                       for m, s in zip(model.prior_mean, sd, strict=True)])
+    each = [("flat", 0.0, 1.0, 0.0, -1) if s == math.inf else ("normal", float(m), float(s), 0.0, -1)
+            for m, s in zip(model.prior_mean, sd, strict=True)]
+    if isinstance(model, GLM) and model.learns_scale and sd[-1] < math.inf:
+        return JointPrior(each[:-1], aux=("log-normal", *each[-1][1:3]))
+    return JointPrior(each)
 
 
 def expansion_of(model: Any, psi: Array) -> Parts:

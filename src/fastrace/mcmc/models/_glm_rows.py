@@ -40,6 +40,7 @@ _FITTED = 0.01   # residual over that scale, below which they are,
 _EXACT = 1e-11   # or over the size of the outcomes, which is rounding
 _MOST_FITTED = 1000  # parameters, in which a fit with the scale held is tried where no mode was found
 _RIDGE = 1e-12   # curvature that it has besides
+_ROUNDING = 1e-9  # of outcomes, in residuals of least squares
 
 
 class GLMRows(_CompiledModel):
@@ -157,15 +158,56 @@ class GLMRows(_CompiledModel):
             left = y - self._predictors(at) if kind == "real" else y * np.exp(-self._predictors(at)) - 1.0
         left = left[seen]
         if float(np.sqrt(np.square(left).mean())) < max(_FITTED * scale, _EXACT * size):
-            who, then = ("coefficients", "and the posterior is improper unless its prior keeps it from 0")
+            who, then, more = ("coefficients", "and the posterior is improper unless its prior keeps it from 0", "")
             if self._glm.factors:
                 who, then = ("coefficients and effects", f"and only priors tell the {self.scale_name} from the spread "
                                                          f"of effects")
-            raise ImproperError(
+                if self._marginal_is_bounded:
+                    more = ", or priors that say which is which, by scale_prior or group_prior"
+            raise (NoModeError if more and self._gave_scales else ImproperError)(
                 f"the {counted(len(left), 'row')} can be fitted exactly by the {self.n_seen - 1} {who}: the likelihood "
                 f"grows without bound as the {self.scale_name} falls to 0, so that there is no point to expand at, "
-                f"{then}. Give scale, or leave out columns or groups, such as groups of one row each"
+                f"{then}. Give scale{more}, or leave out columns or groups, such as groups of one row each"
             )
+
+    @property
+    def _scale_by_priors(self) -> bool:
+        """Whether priors that came tell the scale from effects that fit all rows: the joint density has no mode."""
+        return self._gave_scales and self._marginal_is_bounded
+
+    @property
+    def _marginal_is_bounded(self) -> bool:
+        """Whether the posterior is proper, as far as known, where columns and effects fit the rows exactly.
+
+        So it is of Gaussian outcomes and intercepts of one factor, if columns alone leave residuals and every outcome
+        adds to the rank of columns and effects: the likelihood without effects is then bounded as the scale falls.
+        """
+        X, y, terms = self._glm.X, np.asarray(self._glm.y, dtype=np.float64), [f.terms for f in self.factors]
+        alone = self.learns_scale and self._glm.weights is None and not hasattr(X, "nnz")
+        if not (alone and self._glm.family == "gaussian" and terms == [("1",)]):
+            return False
+        codes = self.factors[0].codes
+        counts = np.bincount(codes)
+        several = np.flatnonzero(counts[codes] > 1)
+        spare = len(several) - int((counts > 1).sum())
+        if spare > self.n_columns:
+            return False
+        x, (_, own) = np.asarray(X[several], dtype=np.float64), np.unique(codes[several], return_inverse=True)
+        means = np.stack([np.bincount(own, column) for column in x.T], axis=1) / np.bincount(own)[:, None]
+        if spare and np.linalg.matrix_rank(x - means[own]) < spare:
+            return False
+        y = y if self._glm.offset is None else y - self._glm.offset
+        left = y - X @ np.linalg.lstsq(np.asarray(X, dtype=np.float64), y)[0]
+        return bool(np.abs(left).max() > _ROUNDING * np.abs(y).max())
+
+    @property
+    def _gave_scales(self) -> bool:
+        """Whether a prior of the scale, or of the spread of effects, is another than the weakly informative one."""
+        if self.joint_prior is None:
+            return self.log_prior is None and bool((self.prior_precision[self.n_columns :] > 0.0).all())
+        layout, (_, _, factors, aux, _) = self._layout(), self.joint_prior.given
+        weak = [layout.weak_sd(effects, 0).triple() for effects in layout.factors]
+        return bool(aux != layout.weak_scale().triple() or [sds[0] for _, sds, _ in factors] != weak)
 
     def _explain_no_mode(self) -> None:
         """Raise if the rows can be fitted exactly, as far as a fit with the scale held tells, or are Student-t."""

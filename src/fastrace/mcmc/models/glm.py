@@ -126,7 +126,10 @@ class GLM(_frames.Indexed, GLMRows):
         If an argument is out of range, pandas indexes differ, or `scale` is given where the family has none.
         `reference`, and so every kernel, raises where the posterior is improper: columns are collinear, or outcomes
         separated, under a flat prior. It also raises where columns are so nearly collinear that double precision does
-        not suffice, such as time stamps beside an intercept: centre and scale the columns.
+        not suffice, such as time stamps beside an intercept: centre and scale the columns. A scale that is learned,
+        where columns and effects fit all rows, as groups of one row each do, is refused too: only priors tell it from
+        the spread of effects. Of Gaussian outcomes and intercepts of one factor it is learned where `scale_prior`,
+        `group_prior` or `prior_sd` says more than the default; how wide they are then decides.
 
     Examples
     --------
