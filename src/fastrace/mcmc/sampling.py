@@ -81,11 +81,11 @@ def sample(
     init : array_like, sequence of array_like, dict, or Trace, optional
         Where all chains start, or where each does. By default each chain has a start of its own where the kernel has
         a normal density to follow: a draw from it, twice as wide while there is tuning, so that chains that agree have
-        come together. Other kernels choose. A start has the coordinates of draws, so that a learned scale is the scale
-        itself. A dict has a number, or one for each chain, for every name of ``Trace.names``; a scale may come as
-        "scale" or as "log(scale)". A `Trace` is continued: sampling takes up its states and generators,
-        without tuning. The kernel must be of the same kind and its model have the same parameters; whether its rows are
-        the same is checked only where there is a `checkpoint`.
+        come together; where the posterior is 0 there, another one, then points ever nearer. Other kernels choose. A
+        start has the coordinates of draws, so that a learned scale is the scale itself. A dict has a number, or one for
+        each chain, for every name of ``Trace.names``; a scale may come as "scale" or as "log(scale)". A `Trace` is
+        continued: sampling takes up its states and generators, without tuning. The kernel must be of the same kind and
+        its model have the same parameters; whether its rows are the same is checked only where there is a `checkpoint`.
     n_draws : int, default 1000
         Draws kept of each chain.
     n_chains : int, optional
@@ -120,7 +120,8 @@ def sample(
     Raises
     ------
     ValueError
-        If an argument is out of range, or the checkpoint is damaged or of another run.
+        If an argument is out of range, no start is found where the posterior is not 0, or the checkpoint is damaged or
+        of another run.
     OSError
         If the checkpoint cannot be written where it should be, before the first step.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ WINDOW = 50  # steps between two changes of the proposal while tuning
 NEAR = 3.0  # how far beyond sqrt(dim) standard deviations from the reference's center a state is still near it
 SPREAD = 2.0  # standard deviations of starts, in those of the reference
 MOST_PASSES, MOST_DRAWN = 10.0, 10_000  # of the rows, or rows if more, that a step draws at most instead of a pass
+AS_WIDE, NEARER, CLOSER = 4, 20, 0.7  # starts drawn where the posterior is 0; then points nearer, each by how much
 SEEN, USUAL = 16, 8.0  # coordinates of a row, and rows of a usual minibatch, from which on a kernel may thin
 FIRST_COVARIANCE = 100  # tuning steps after which the covariance of the draws is taken up; then at twice as many
 
@@ -206,9 +207,7 @@ class RowKernel:
             For that draw.
         """
         if position is None:
-            d = self.model.dim
-            xi = np.zeros(d) if self.reference is None else _checks.generator(rng).standard_normal(d)
-            start = self._center + self._factor @ xi
+            start = self._drawn_inside(_checks.generator(rng), 1.0)
         else:
             start = _frames.floats_in_order(position, self.names, "position")
             if start.shape != (self.dim,) or not np.isfinite(start).all():
@@ -226,16 +225,20 @@ class RowKernel:
 
         It lies near enough that a chain needs not travel, and where the posterior is not 0.
         """
+        return None if self.reference is None else self._recorded(self._drawn_inside(rng, SPREAD))
+
+    def _drawn_inside(self, rng: np.random.Generator, width: float) -> NDArray[np.float64]:
+        """A draw from the reference, so many times as wide, where the posterior is not 0; zeros without a reference."""
         if self.reference is None:
-            return None
-        z = SPREAD * rng.standard_normal(self.model.dim)
-        z *= min(1.0, self._near / float(np.linalg.norm(z)))
-        for _ in range(20):
-            start = self._center + self._factor @ z
-            if self.model.possible(start):
-                break
-            z *= 0.7
-        return self._recorded(np.asarray(start, dtype=np.float64))
+            return np.zeros(self.model.dim)
+
+        def draw() -> NDArray[np.float64]:
+            z = width * rng.standard_normal(self.model.dim)
+            if width > 1.0:
+                z *= min(1.0, self._near / float(np.linalg.norm(z)))
+            return np.asarray(self._center + self._factor @ z, dtype=np.float64)
+
+        return first_inside(self.model, self._center, draw)
 
     def _untuned(self) -> Tuning:
         d = self.model.dim
@@ -428,6 +431,41 @@ class RowKernel:
         tuning = tuning.with_covariance()
         whitened = np.asarray(np.linalg.solve(tuning.factor, state.position - tuning.center), dtype=np.float64)
         return replace(state, tuning=tuning, whitened=whitened)
+
+
+def first_inside(
+    model: Model, middle: NDArray[np.float64], draw: Callable[[], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """The first of some starts where the posterior of a model is not 0.
+
+    Parameters
+    ----------
+    model : Model
+    middle : ndarray of shape (k,)
+        What draws come nearer to in their first k parameters, in the coordinates of moves. If it is empty, none does.
+    draw : callable
+        Returns a start, shape (dim,), at random.
+
+    Raises
+    ------
+    ValueError
+        If there is none, though the last are next to the middle.
+    """
+    n = len(middle)
+    for k in range(AS_WIDE + NEARER):
+        if k < AS_WIDE or n == 0:
+            start = draw()
+        else:
+            start[:n] = middle + CLOSER * (start[:n] - middle)
+        if model.possible(start):
+            return start
+    try:
+        value = float(model.log_posteriors(start[None])[0])
+    except (ValueError, ArithmeticError):   # then the chain says which row is to blame
+        return start
+    raise ValueError(f"no start was found: the log-posterior is {value} at {_checks.shown(start)} and at "
+                     f"{AS_WIDE + NEARER - 1} points tried before, ever nearer to where the likelihood is expanded; "
+                     f"give init, a point where it is finite, or one for each chain")
 
 
 def cholesky_of(covariance: ArrayLike, dim: int, names: Sequence[str] | None = None) -> NDArray[np.float64]:

@@ -21,7 +21,7 @@ from fastrace.mcmc._scales import first_point, negative, parts_of
 from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of, require_of_map
 from fastrace.mcmc.kernels._group_blocks import GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
-from fastrace.mcmc.kernels._rows import PILOT_SEED, SPREAD, ChainState, RowKernel, Tuning
+from fastrace.mcmc.kernels._rows import PILOT_SEED, SPREAD, ChainState, RowKernel, Tuning, first_inside
 from fastrace.mcmc.kernels._scaled import scaled_inner
 from fastrace.mcmc.kernels._surrogate import Inner
 from fastrace.mcmc.kernels._trajectories import Trajectories, trajectories_of
@@ -114,7 +114,7 @@ class OnSurrogate(RowKernel):
 
     def init(self, position: ArrayLike | None = None, rng: _checks.RngLike = None) -> ChainState:
         if position is None:
-            start = self._draw(_checks.generator(rng))
+            start = self._drawn_inside(_checks.generator(rng), 1.0)
         else:
             start = _frames.floats_in_order(position, self.names, "position")
             if start.shape != (self.dim,) or not np.isfinite(start).all():
@@ -128,11 +128,23 @@ class OnSurrogate(RowKernel):
 
     def dispersed(self, rng: np.random.Generator) -> Array:
         """A start for one of several chains: a draw from the surrogate, twice as wide in what the rows see."""
-        start, hat = self._draw(rng), self.compressed.psi_hat
-        n, step = len(hat), start[: len(hat)] - hat
-        far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step))))
-        start[:n] = hat + step * max(1.0, min(SPREAD, self._near / max(far, 1e-300)))
-        return self._recorded(start)
+        return self._recorded(self._drawn_inside(rng, SPREAD))
+
+    def _drawn_inside(self, rng: np.random.Generator, width: float) -> Array:
+        """A draw from the surrogate, so many times as wide in what the rows see, where the posterior is not 0."""
+        hat = self.compressed.psi_hat
+        n = len(hat)
+
+        def draw() -> Array:
+            start = self._draw(rng)
+            step = start[:n] - hat
+            far = math.sqrt(max(0.0, float(step @ self._metric.shared().times(step))))
+            share = max(1.0, min(width, self._near / max(far, 1e-300)))
+            if share > 1.0:
+                start[:n] = hat + step * share
+            return start
+
+        return first_inside(self.model, hat, draw)
 
     def _untuned(self) -> Tuning:
         none = np.empty(0)
@@ -446,6 +458,8 @@ class OnSurrogate(RowKernel):
         inner: Any = self._inner()
         draws = inner.draws(self._middle, NORMAL_DRAWS, np.random.default_rng(PILOT_SEED))
         left = np.array([inner.left_of_prior(draw) for draw in draws])
+        if not np.isfinite(left.max()):
+            return False
         weights = np.exp(left - left.max())
         return bool(weights.sum() ** 2 > NORMAL_SHARE * NORMAL_DRAWS * np.square(weights).sum())
 

@@ -30,6 +30,7 @@ STABLE = 4.0  # squared step times curvature, above which a leapfrog trajectory 
 TRIED, TURNS, BESIDE = 300, 3, 1e-4  # draws looked at, turns of a power iteration at each, and the steps of differences
 SHARES = 0.15, 0.35, 0.65, 0.8, 1.0  # of the gradients a pilot may take, after each round, the fourth one, and lengths
 FEWEST = 20  # draws that tell spreads
+OTHERS, MOST_AWAY = 400, 3.0  # points tried where the first is impossible, and how far from it the last are
 CORRELATED = 10.0  # condition number of the scaled curvature from which on one is needed
 
 
@@ -107,6 +108,7 @@ def trajectories_of(
     sd = _spreads(surrogate, prior)
     hat = np.asarray(surrogate.center, dtype=np.float64)
     theta, free = first_point(prior, hat, sd)
+    theta = _inside(prior, theta, seed)
     prior.set_free(free)
     moved = ~_standardised(prior)
     root = np.ones(prior.dim)
@@ -128,6 +130,23 @@ def trajectories_of(
     inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
     length, theta = _best_length(inner, theta, step, int(effort * TRIAL), rng, purse)
     return Trajectories(prior, step, length, root, theta, not purse.emptied)
+
+
+def _inside(prior: JointPrior, theta: Array, seed: int) -> Array:
+    """The point, with hyperparameters elsewhere where a density of the user's own rules these out: no move leaves that.
+
+    As it is if none of those tried is allowed.
+    """
+    if not (prior.given[4] and prior.n_hyper) or prior.value_of(theta) > -math.inf:
+        return theta
+    rng, n = np.random.default_rng(seed), prior.n_seen
+    for k in range(OTHERS):
+        other = theta.copy()
+        other[n:] *= rng.random()           # between its own values and scales of 1,
+        other[n:] += MOST_AWAY * k / OTHERS * rng.standard_normal(prior.n_hyper)    # and ever farther from there
+        if prior.value_of(other) > -math.inf:
+            return other
+    return theta
 
 
 def unstable_share(

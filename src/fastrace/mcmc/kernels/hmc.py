@@ -171,8 +171,9 @@ class HMC(OnSurrogate):
         hat, prior = np.array(self.compressed.psi_hat), self.compressed.prior
         root = self.compressed.covariance_root() if prior.n_hyper == 0 else np.empty((0, 0))
         self.reference = Reference(hat, hat, root, None, math.inf)
-        rng = np.random.default_rng(PILOT_SEED)
-        self._inner().draws(self._trajectories.start, 1, rng)  # what has no gradient is refused before chains begin
+        start = self._trajectories.start
+        if self.model.possible(start):  # what has no gradient is refused before chains begin
+            self._inner().draws(start, 1, np.random.default_rng(PILOT_SEED))
 
     def _settled(self) -> tuple[Trajectories, Array]:
         """Coordinates, units and steps of trajectories, and the middle of the normal density that they turn about."""

@@ -20,7 +20,7 @@ from fastrace.mcmc.compression import compress, expansion_of
 from fastrace.mcmc.kernels._inclusion import InclusionMove
 from fastrace.mcmc.kernels._metropolis import RowMetropolis
 from fastrace.mcmc.kernels._racing import AFFORDABLE
-from fastrace.mcmc.kernels._rows import ChainState, Tuning, usual_rows
+from fastrace.mcmc.kernels._rows import ChainState, Tuning, first_inside, usual_rows
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
@@ -299,18 +299,22 @@ class VariableSelection:
         allowed = np.flatnonzero(self._counts > -math.inf)
         if position is None:
             gen = _checks.generator(rng)
-            position = np.where(gen.random(self.model.n_seen) < 0.5, 1.0, 0.0)
-            if np.count_nonzero(position[self._free]) not in allowed:
-                position[self._free] = 0.0
-                position[gen.permutation(self._free)[: gen.integers(allowed[0], allowed[-1] + 1)]] = 1.0
-            position = np.concatenate([position, self._log_scales])
-            position = self._kernel._recorded(InclusionMove(*self._plan).drawn(gen, position, _ARRIVING))
+            position = self._kernel._recorded(first_inside(self.model, np.empty(0), lambda: self._drawn(gen, allowed)))
         state = self._kernel.init(position)
         size = np.count_nonzero(state.position[self._free])
         if size not in allowed:
             raise ValueError(f"position has {size} coefficients of those that may be out, which has prior 0: "
                              f"{allowed[0]} to {allowed[-1]} are possible")
         return state
+
+    def _drawn(self, rng: np.random.Generator, allowed: NDArray[np.intp]) -> Array:
+        """A draw of the surrogate from a set at random, whose size is an allowed one, in the coordinates of moves."""
+        position = np.where(rng.random(self.model.n_seen) < 0.5, 1.0, 0.0)
+        if np.count_nonzero(position[self._free]) not in allowed:
+            position[self._free] = 0.0
+            position[rng.permutation(self._free)[: rng.integers(allowed[0], allowed[-1] + 1)]] = 1.0
+        position = np.concatenate([position, self._log_scales])
+        return np.asarray(InclusionMove(*self._plan).drawn(rng, position, _ARRIVING))
 
     def step(self, rng: np.random.Generator, state: ChainState) -> tuple[ChainState, StepInfo]:
         """One transition: the next state, and what it took."""

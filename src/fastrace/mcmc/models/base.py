@@ -326,10 +326,10 @@ class Model:
         """Whether a chain can stand at a point of shape (dim,): the posterior is not 0 there, and can be evaluated."""
         _checks.unmasked(theta, "theta")
         theta = _frames.in_order(theta, self.names or (), "theta", "parameters")
-        if self._positive and self.log_prior is None:
-            return True
         try:
-            return bool(np.isfinite(self.log_posteriors(np.atleast_2d(theta))[0]))
+            at = np.atleast_2d(theta)
+            found = self._plus_log_prior(at, np.zeros(len(at))) if self._positive else self.log_posteriors(at)
+            return bool(np.isfinite(found[0]))
         except (ValueError, ArithmeticError):
             return False
 
