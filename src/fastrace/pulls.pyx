@@ -510,9 +510,9 @@ def as_pulls(pull, n_arms, *, order="random", rng=None, paired=False):
     n_arms : int
         Number of arms.
     order : {"random", "given"}, default "random"
-        How to read a table. ``"random"``: it is a population, and each pull reads a row drawn with `rng`, with
-        replacement (`ResampledPulls`). ``"given"``: pull t of an arm is row t of its column (`RecordedPulls`). Say so
-        only if the rows are independent rewards in the order in which they were drawn.
+        How to read a table. ``"random"``: pulls draw the rows uniformly at random with `rng`, whatever order the table
+        is in, and may draw a row again (`ResampledPulls`). ``"given"``: pull t of an arm is row t of its column
+        (`RecordedPulls`). Say so only if the rows are independent rewards in the order in which they were drawn.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of ``order="random"``.
     paired : bool, default False

@@ -208,13 +208,21 @@ def test_missing_rewards_are_counted_one_by_one(door, missing):
         DOORS[door](Cells(GAPS), {"missing": "raise"})
 
 
-@pytest.mark.parametrize("door", [fr.FiniteRace, fr.BettingRace.run, fr.LUCB.run, fr.select_best])
+AT_RANDOM = "draws the rows uniformly at random, whatever order the table is in, and pays for no cell twice."
+ONCE, AGAIN = "draws? (a row|it) at most once", "may draw a row again, as (its|their) bounds are proven for independent"
+
+
+@pytest.mark.parametrize("door", [fr.FiniteRace, RacingSearchCV, fr.BettingRace.run, fr.LUCB.run, fr.select_best])
 def test_each_door_says_how_rows_at_random_are_drawn(door):
+    """One sentence for all of them, and a second one that says whether a draw may come again."""
     said = re.sub(r"\s+", " ", inspect.getdoc(door))
-    with_replacement = door in (fr.LUCB.run, fr.select_best)
-    order = re.search(r'order : \{"random", "given"\}.*?``"given"``:? ', said)[0] if "order : {" in said else said
-    assert ("with replacement, unlike" in order) == with_replacement
-    assert ("without replacement" in order) != with_replacement
+    order = re.search(r'order : \{"random", "given"\}.*?``"given"``:? ', said)[0]
+    assert AT_RANDOM in order
+    again = door in (fr.LUCB.run, fr.select_best)
+    assert bool(re.search(AGAIN, order)) == again and bool(re.search(ONCE, order)) != again
+    table = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+    row = next(line for line in table.splitlines() if line.startswith("| `order`"))
+    assert AT_RANDOM in row and re.search(AGAIN, row) and re.search(ONCE, row)
 
 
 @SILENCED

@@ -54,11 +54,11 @@ class FiniteRace(InFlight):
     offset : array_like, shape (n_arms,), optional
         Constant of each arm on the scale of sums over all rows; -inf takes the arm out of the race.
     order : {"random", "given"}, default "random"
-        ``"random"`` reads a fresh uniform subset of rows, without replacement: each at most once. ``"given"`` reads a
-        window of rows in order from a random start, several times faster. The promise then holds only if the rows were
-        put in uniform random order beforehand (`ArraySource.shuffled` does that): sorted rows void it, and the race
-        cannot see that. Successive races share that one order, so their errors are not independent. Its former name is
-        ``access``, with "shuffled" for "given".
+        ``"random"``: the race draws the rows uniformly at random, whatever order the table is in, and pays for no cell
+        twice. It draws a row at most once. ``"given"``: it reads a window of rows in their order from a random start,
+        several times faster. The promise then holds only if the rows were put in uniform random order beforehand
+        (`ArraySource.shuffled` does that): sorted rows void it, and the race cannot see that. Successive races share
+        that one order, so their errors are not independent. Its former name is ``access``, with "shuffled" for "given".
     student : bool, default False
         Student quantiles in the normal rule: protects small first looks.
     skewness_guard : bool, default False

@@ -99,11 +99,10 @@ def select_best(
     progress : bool, default False
         Show the pulls made, against `max_pulls` if that is given, on standard error; needs rich.
     order : {"random", "given"}, default "random"
-        How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, unlike the races
-        `race` and `BettingRace`, as the bounds of these rules are proven for independent rewards; no cell is paid for
-        twice. The answer is about the means of the table, however its rows are sorted. ``"given"``: pull t of an arm is
-        row t of its column. Say so only if the rows are independent rewards in the order in which they were drawn; the
-        answer is then about the mean that they share.
+        How to read a table. ``"random"``: the rule draws the rows uniformly at random, whatever order the table is in,
+        and pays for no cell twice. It may draw a row again, as its bounds are proven for independent rewards.
+        ``"given"``: pull t of an arm is row t of its column. Say so only if the rows are independent rewards in the
+        order in which they were drawn; the answer is then about the mean that they share.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness of rules and sources that draw.
     **options

@@ -293,12 +293,11 @@ class Selection(OverTables, PullsInFlight):
             Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
             and a later call may go on. Of a table in random order they are cells read, each counted once.
         order : {"random", "given"}, default "random"
-            How to read a table. ``"random"``: each pull reads a row drawn with `rng`, with replacement, unlike the
-            races `race` and `BettingRace`, as the bounds of these rules are proven for independent rewards; no cell is
-            paid for twice. The answer is about the means of the table, however its rows are sorted. ``"given"``: pull t
-            of an arm is row t of its column, from the top in every call. Say so only if the rows are independent
-            rewards in the order in which they were drawn; the answer is then about the mean that they share. A rule
-            with ``paired=True`` reads one row for all arms of a round.
+            How to read a table. ``"random"``: the rule draws the rows uniformly at random, whatever order the table is
+            in, and pays for no cell twice. It may draw a row again, as its bounds are proven for independent rewards.
+            ``"given"``: pull t of an arm is row t of its column, from the top in every call. Say so only if the rows
+            are independent rewards in the order in which they were drawn; the answer is then about the mean that they
+            share. A rule with ``paired=True`` reads one row for all arms of a round.
         rng : None, int, SeedSequence or Generator, optional
             Source of randomness of the rows drawn. By default it is spawned from the rule's own, so that a call that
             goes on draws rows of its own. With a number, give another one to each call.

@@ -95,9 +95,10 @@ def estimate_mean(
         order is the whole population unless this says that it is a random part of a larger one; less than its length
         is refused.
     order : {"random", "given"}, default "random"
-        How to read an array. ``"random"``: in uniformly random order; the estimate is one of the mean of the array,
-        however its rows are sorted. ``"given"``: from its start. Say so only if the rewards are exchangeable as they
-        stand, such as independent draws; the estimate is then one of the mean that they share.
+        How to read an array. ``"random"``: the rule draws the rows uniformly at random, whatever order the array is in.
+        It draws a row at most once, unless its promise is proven for independent rewards alone: see Notes. ``"given"``:
+        from its start. Say so only if the rewards are exchangeable as they stand, such as independent draws; the
+        estimate is then one of the mean that they share.
     max_samples : int, optional
         Rewards after which it gives up, with what it knows.
     max_seconds : float, optional
@@ -143,11 +144,11 @@ def estimate_mean(
     For independent rewards of one mean :math:`\mu`, the estimate is as accurate as promised with probability at least
     ``1 - delta`` if it stops; so it does unless the accuracy is relative and :math:`\mu = 0`.
 
-    For an array in random order the promise is about its mean. Four methods know populations: ``"nas"``,
-    ``"geometric-nas"``, ``"sra"`` and ``"ebstop"``. They read each row at most once, and their bounds hold without
-    replacement. For the other rules this is not proven; they draw rows independently, with replacement. If as many
-    rewards as the array has rows do not suffice, all rows are read and the answer is exact. Reading k rows costs O(k)
-    time and memory.
+    For an array in random order the promise is about its mean. Rules that know the size of the population or have no
+    support draw a row at most once, and so do ``"nas"``, ``"geometric-nas"``, ``"sra"`` and ``"ebstop"``, whose bounds
+    hold without replacement. For the others this is not proven: they draw rows independently, so that one may come
+    again. If as many rewards as the array has rows do not suffice, all rows are read and the answer is exact. Reading k
+    rows costs O(k) time and memory.
     A row at random costs several times one in order, and a page of the file where a memory-mapped array is larger than
     memory.
 

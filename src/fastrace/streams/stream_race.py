@@ -251,11 +251,10 @@ class StreamRace(RoundsInFlight):
             Most rewards to use, those of earlier calls included; at least one per arm. No round is begun that would
             take more. ``stopped_by`` is then ``"max_pulls"``, and a later call may go on.
         order : {"random", "given"}, default "random"
-            In which order to read the rows of a table or a `Source`. ``"random"``: in uniformly random order, without
-            replacement, unlike `LUCB`: each row at most once. The answer is about the means of the table, however its
-            rows are sorted. ``"given"``: row t - 1 holds round t. Say so only if the rows are exchangeable as they
-            stand, such as independent rewards in the order in which they came; the answer is then about the mean that
-            they share.
+            How to read a table or a `Source`. ``"random"``: the race draws the rows uniformly at random, whatever order
+            the table is in, and pays for no cell twice. It draws a row at most once. ``"given"``: row t - 1 holds round
+            t. Say so only if the rows are exchangeable as they stand, such as independent rewards in the order in which
+            they came; the answer is then about the mean that they share.
         rng : None, int, SeedSequence or Generator, optional
             Source of randomness of the order, used where a race starts. A race that goes on keeps its order.
         progress : bool, default False

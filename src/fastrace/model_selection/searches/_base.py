@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, get_tags, indexable
 from fastrace._base import _checks, _clock
 from fastrace._base._docs import filled
 from fastrace.model_selection import _sklearn
-from fastrace.model_selection.searches._candidates import Candidates, fault, settings_of
+from fastrace.model_selection.searches._candidates import Candidates, fault, names_of, settings_of
 from fastrace.model_selection.searches._checkpoint import Checkpoint, Saved
 from fastrace.model_selection.searches._workers import Crew
 
@@ -84,6 +84,7 @@ class Task:
     seeds: list[int]
     end: float                               # when to begin nothing more, by `max_seconds`
     settings: list[dict[str, Any]]
+    names: tuple[str, ...]                   # of the candidates
     splits: list[tuple[NDArray[Any], NDArray[Any]]]
 
     def keep(self, key: str) -> Saved:
@@ -104,6 +105,7 @@ class CandidateSearch(_sklearn.BaseSearchCV):
 
     N_SEEDS = 2                              # candidates, splits, and what else a search draws
     checkpoint: Any = None
+    names: Any = None
     return_train_score = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -174,9 +176,11 @@ class CandidateSearch(_sklearn.BaseSearchCV):
         if saved is not None and not isinstance(self.random_state, (int, np.integer)):
             seeds = saved.seeds             # those that were drawn for the trainings that are kept
         settings = settings_of(self, np.random.RandomState(seeds[0]))
+        with _checks.options_of(type(self).__name__):
+            names = _checks.arm_names(self.names, len(settings)) or tuple(names_of(settings))
         splits = self._splits(X, y, seeds[1], routed.splitter.split)
         return Task(self, X, y, scorers, metric, routed, callbacks, crew, checkpoint, saved, seeds, end, settings,
-                    splits)
+                    names, splits)
 
     def _search(self, task: Task) -> None:
         """Train and choose: ``cv_results_``, ``best_index_`` and the like."""

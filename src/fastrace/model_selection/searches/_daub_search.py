@@ -25,7 +25,6 @@ from fastrace.model_selection.schedulers._halving import DAUBHalving, Successive
 from fastrace.model_selection.schedulers._scheduler import Allocation, Scheduler
 from fastrace.model_selection.schedulers._sizes import checked_sizes
 from fastrace.model_selection.searches._base import CandidateSearch, Task, none_left
-from fastrace.model_selection.searches._candidates import name_of, names_of
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._trainings import Gradual, Trainings
 from fastrace.model_selection.searches._workers import Failure
@@ -231,7 +230,7 @@ class DAUBSearchCV(CandidateSearch):
         sizes = checked_sizes(first, ratio, n_rows)
         return [n_rows] if n_candidates == 1 and self.budget is None else sizes
 
-    def _scheduler(self, names: list[str], n_rows: int, sizes: list[int]) -> Scheduler:
+    def _scheduler(self, names: tuple[str, ...], n_rows: int, sizes: list[int]) -> Scheduler:
         if self.method == "daub":
             return DAUB(
                 len(names), n_rows, sizes=sizes, training_bound=self.training_bound, clip_slope=self.clip_slope,
@@ -268,7 +267,7 @@ class DAUBSearchCV(CandidateSearch):
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
         several = isinstance(task.scorers, _sklearn.MultimetricScorer) or None
         with _checks.called_by(type(self).__name__):
-            method = self._scheduler(names_of(task.settings), n_rows, sizes)
+            method = self._scheduler(task.names, n_rows, sizes)
         if self.first != "auto":
             method._checked_first(self.first)           # the result says so if there are not so many rows
         return Run(method, n_rows, self._trainings(task, orders, sizes), metric=task.metric, several=several)
@@ -355,7 +354,7 @@ class DAUBSearchCV(CandidateSearch):
         dropped = run.method.dropped
         for i in [i for i in dropped if i not in run.gone]:
             run.gone.add(i)
-            warnings.warn(f"candidate {name_of(task.settings[i])} was dropped on {item[1]} of {run.n_rows} rows: "
+            warnings.warn(f"candidate {task.names[i]} was dropped on {item[1]} of {run.n_rows} rows: "
                           f"{dropped[i].removesuffix(f' on {item[1]} rows')}", stacklevel=7)
 
     def _report(self, task: Task, run: Run) -> None:
@@ -369,7 +368,7 @@ class DAUBSearchCV(CandidateSearch):
         dropped = run.method.dropped
         if len(dropped) == len(settings):
             raise none_left("no learner is left", {
-                name_of(settings[i]): (why, run.failures[i].kind if i in run.failures else "")
+                task.names[i]: (why, run.failures[i].kind if i in run.failures else "")
                 for i, why in dropped.items()})
         self.result_ = run.method._as_it_stands("" if run.method.done else "max_seconds")
         self.candidates_ = settings

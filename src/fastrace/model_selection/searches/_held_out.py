@@ -18,7 +18,6 @@ from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
 from fastrace.model_selection._sklearn import split_rows
 from fastrace.model_selection.searches._base import Task, none_left
-from fastrace.model_selection.searches._candidates import names_of
 from fastrace.model_selection.searches._checkpoint import fingerprint
 from fastrace.model_selection.searches._predictions import Predictions
 from fastrace.model_selection.searches._workers import Failure
@@ -44,6 +43,30 @@ class Look(NamedTuple):
     counts: Floats                   # metrics by splits: the weights of the rows read
 
 
+class Turns:
+    """Rows in the order of each split, for a race that draws from all rows of a line of splits at random.
+
+    A row drawn says whose turn it is, and the split gives its next row. If the rows of each split stand in uniformly
+    random order, whatever those of the others, then so do the rows of the line that are given: the draw mixes the
+    splits as a random order of all rows does.
+    """
+
+    def __init__(self, starts: NDArray[np.int64], seed: int) -> None:
+        self.starts, self.sizes = starts, np.diff(starts)
+        self.next = np.random.default_rng([seed, 1]).integers(self.sizes)       # a random start in each split
+
+    def take(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows to read for rows drawn without replacement; those of a split go on from the last call."""
+        of_split = np.searchsorted(self.starts, drawn, side="right") - 1
+        rows = np.empty_like(drawn)
+        for k in np.unique(of_split):
+            mine = of_split == k
+            count = np.count_nonzero(mine)
+            rows[mine] = self.starts[k] + (self.next[k] + np.arange(count)) % self.sizes[k]
+            self.next[k] += count
+        return rows
+
+
 class HeldOut:
     """The held-out rows of all splits in a line, and the race over them."""
 
@@ -56,8 +79,8 @@ class HeldOut:
         self.predictions = predictions
         self.search, self.X, self.y, self.splits = search, task.X, task.y, task.splits
         self.target = None if task.y is None else np.asarray(task.y)
-        splits, settings = task.splits, task.settings
-        self.metrics, self.count, self.names = metrics, len(settings), tuple(names_of(settings))
+        splits = task.splits
+        self.metrics, self.count, self.names = metrics, len(task.names), task.names
         self.models: dict[tuple[int, int], Any] = {}
         self.reasons: dict[str, tuple[str, str]] = {}        # of those that are out, by name, with the kind of failure
         self.failed: list[int] = []
@@ -68,6 +91,7 @@ class HeldOut:
             elif i not in self.failed:
                 self._lost(i, failure)
         self.starts = np.concatenate([[0], np.cumsum([len(test) for _, test in splits])])
+        self.turns: Turns | None = None             # where the rows of each split are read in their order
         self.n_rows = int(self.starts[-1])
         # The mean of a row's score times this, over all rows, is the mean over splits of the weighted mean over rows.
         self.scale = np.concatenate([fold.weights for fold in metrics[0].folds]) * (self.n_rows / len(splits))
@@ -105,7 +129,7 @@ class HeldOut:
                         self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                         growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,
                         epsilon=search.epsilon, n_best=search.n_best, max_pulls=search.max_pulls,
-                        cost=costs(search, self.names),
+                        cost=costs(search, self.names), names=search.names,
                         missing=search.missing, outside="warn", rng=np.random.default_rng(seed),
                     )
                 if self._race(race, parallel, seed, end):
@@ -151,21 +175,28 @@ class HeldOut:
         self.eliminated_at = np.full(self.count, -1, np.int64)
         self.sums, self.counts = np.zeros(shape), np.zeros((shape[0], shape[2]))
         self.n_filled = 0
+        self.turns = Turns(self.starts, seed) if self.search.order == "given" else None
         self.kept.sort()
         if race.done:                           # all that are left were asked for: nothing to race for, but to score
             arms, rows = np.atleast_1d(race.result().best), np.arange(self.n_rows)
             if self.search.max_pulls is not None and self.search.max_pulls < rows.size * arms.size:
                 few = max(self.search.max_pulls // arms.size, 1)
                 rows = np.sort(np.random.default_rng(seed).permutation(self.n_rows)[:few])
+                rows = rows if self.turns is None else self.turns.take(rows)
             return self._read(arms, rows, parallel) is not None
         while not race.done and not (self.kept.made > self.before and _clock.over(end)):
             arms, rows = race.ask()
+            rows = rows if self.turns is None else self.turns.take(rows)
             block = self._read(arms, rows, parallel)
             if block is None:
                 return False
             race.tell(block if self.plain else block * self.scale[rows, None])
             self.eliminated_at[np.setdiff1d(arms, race.active)] = self.pulls.max()
         return True
+
+    def _called(self, i: int) -> str:
+        """A candidate in a warning, with its name where the user gave it one."""
+        return f"candidate {i}" if self.search.names is None else f"candidate {i} ({self.names[i]!r})"
 
     def _read(self, arms: NDArray[np.intp], rows: NDArray[np.int64], parallel: Any) -> Floats | None:
         """Predict some rows by some candidates; None if one of them fails."""
@@ -191,7 +222,7 @@ class HeldOut:
                 if i not in bad:
                     bad.add(i)
                     self._lost(i, Failure.of(values))
-                    warnings.warn(f"candidate {i} is out of the race, its predictions failed: {Failure.of(values)}",
+                    warnings.warn(f"{self._called(i)} is out of the race, its predictions failed: {Failure.of(values)}",
                                   stacklevel=8)
                 continue
             for m, scores in enumerate(values):
@@ -201,7 +232,7 @@ class HeldOut:
                     name = self.metrics[m].name
                     if (i, name) not in self.warned:
                         self.warned.add((i, name))
-                        warnings.warn(f"candidate {i} has no {name}: {Failure.of(scores)}", stacklevel=8)
+                        warnings.warn(f"{self._called(i)} has no {name}: {Failure.of(scores)}", stacklevel=8)
                     scores = np.nan
                 blocks[m, asked, j] = scores
             self.n_filled += int(filled.sum())

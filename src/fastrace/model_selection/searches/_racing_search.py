@@ -17,7 +17,7 @@ from fastrace._base._progress import meter
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
 from fastrace.model_selection.searches._base import CandidateSearch, Task
-from fastrace.model_selection.searches._candidates import Candidates, names_of
+from fastrace.model_selection.searches._candidates import Candidates
 from fastrace.model_selection.searches._checkpoint import fingerprint, head
 from fastrace.model_selection.searches._held_out import HeldOut, Metric, costs, equal_weights
 from fastrace.model_selection.searches._trainings import Trainings
@@ -68,12 +68,22 @@ class RacingSearchCV(CandidateSearch):
     cost : float or array_like of shape (n_candidates,), optional
         What one prediction costs, in any unit; ``race_.cost`` adds it up. A series of pandas goes by the names of the
         candidates, as ``race_.names`` says them, or by their numbers.
+    names : sequence of str, optional
+        What to call the candidates, one name each, in the order of ``cv_results_["params"]``; by default each goes by
+        its setting. The race, its plot, `cv_results_`, warnings and errors say them.
     missing : {"raise", "drop", "worst"}, default "raise"
         What a row without a score does: one whose prediction, or score, is nan. ``"raise"``: the prediction has failed,
         see `error_score`. ``"drop"``: the row is left out for all candidates, and the score is the mean over the
         rest, in which all rows count alike, whatever their split; it takes no weights of rows. ``"worst"``: its score
         is the low end of the support, 0 for accuracy. See `FiniteRace`. An exception of a prediction is a failure,
         whatever is said here.
+    order : {"random", "given"}, default "random"
+        How to read the table of held-out rows, those of all splits. ``"random"``: the race draws the rows uniformly at
+        random, whatever order the table is in, and pays for no cell twice. It draws a row at most once. ``"given"``: it
+        draws only which split is next, and reads the rows of a split in the order in which `cv` lists them, from a
+        random start, which suits files. The promise then holds only if each split lists its rows in uniformly random
+        order, as splits by share and `ShuffleSplit` do, and `KFold` does where the rows came in such an order. Sorted
+        rows void it, and the race cannot see that.
     {n_candidates}
     n_jobs, refit
         As for `GridSearchCV`. Trainings go through joblib's backend, predictions are made in threads. The answer does
@@ -92,7 +102,7 @@ class RacingSearchCV(CandidateSearch):
     Attributes
     ----------
     cv_results_ : dict
-        A row per candidate with the keys of `GridSearchCV`, and ``n_predictions`` (held-out rows predicted),
+        A row per candidate with the keys of `GridSearchCV`, and ``name``, ``n_predictions`` (held-out rows predicted),
         ``half_width`` (of the comparison with the leader, nan where the bound has none, as for betting) and
         ``eliminated_at`` (rows that the race had read then; -1 for those never eliminated). Scores of eliminated
         candidates are estimates without a standard error: for the score raced for, that of the best plus the mean
@@ -113,9 +123,8 @@ class RacingSearchCV(CandidateSearch):
     Notes
     -----
     The score raced for is the mean over splits of the mean over held-out rows, as in `GridSearchCV`, also where splits
-    differ in size or rows in weight. The rows read are a random sample without replacement of all held-out rows; a
-    race that has read them all returns the exact answer, as on small data or between candidates about equally good.
-    There is no ``order="given"``: the held-out rows of one split stand together, and its models are not the others'.
+    differ in size or rows in weight. A race that has read all held-out rows returns the exact answer, as on small data
+    or between candidates about equally good.
     What is saved is prediction, not training: use it for learners that are slow to predict (neighbours, kernels, large
     committees, remote models), and `DAUBSearchCV` for those slow to train. All models are kept until the race is over.
 
@@ -163,7 +172,9 @@ class RacingSearchCV(CandidateSearch):
         max_pulls: int | None = None,
         max_seconds: float | None = None,
         cost: Any = None,
+        names: Any = None,
         missing: str = "raise",
+        order: str = "random",
         n_candidates: int = 10,
         n_jobs: int | None = None,
         refit: Any = True,
@@ -207,7 +218,7 @@ class RacingSearchCV(CandidateSearch):
 
     def _search(self, task: Task) -> None:
         metrics = self._metrics(task)
-        self._check_race(task.settings, metrics[0])
+        self._check_race(task.names, metrics[0])
         trained = self._train(task)
         race = HeldOut(self, task, trained, metrics, self.trainings_.predictions)
         race.run(self.delta, task.seeds[2], task.end)
@@ -227,13 +238,14 @@ class RacingSearchCV(CandidateSearch):
     def _out_of_time(self) -> bool:
         return bool(self.race_.stopped_by == "max_seconds")
 
-    def _check_race(self, settings: list[dict[str, Any]], metric: Metric) -> None:
+    def _check_race(self, names: tuple[str, ...], metric: Metric) -> None:
         """Check what the race is asked for before anything is trained."""
-        count = len(settings)
+        count = len(names)
         with _checks.options_of(type(self).__name__):
             _checks.epsilon(self.epsilon)
             _checks.budget(self.max_pulls, count, count > _checks.n_best(self.n_best, count))
-            costs(self, names_of(settings))
+            costs(self, names)
+            _checks.choice(self.order, "order", ("random", "given"))
             low = np.zeros(1) if self.support is not None or metric.score.support_for(None) is not None else None
             if _options.missing(self.missing, "pairwise", low, low) == "drop":
                 equal_weights(metric)
@@ -293,7 +305,8 @@ class RacingSearchCV(CandidateSearch):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="One or more of the")
             results = _sklearn.table_of_results(self, task.settings, n_splits, outs, {
-                "n_predictions": race.pulls, "half_width": half_width, "eliminated_at": race.eliminated_at})
+                "name": list(task.names), "n_predictions": race.pulls, "half_width": half_width,
+                "eliminated_at": race.eliminated_at})
         for m, (name, (scores, mean)) in enumerate(zip(names, tables, strict=True)):
             results[f"mean_test_{name}"] = mean
             there = ~np.isnan(scores)

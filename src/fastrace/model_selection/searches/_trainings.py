@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection._parquet_rows import ParquetRows, as_slice, read_rows
-from fastrace.model_selection.searches._candidates import Candidates, name_of
+from fastrace.model_selection.searches._candidates import Candidates
 from fastrace.model_selection.searches._workers import Crew, Failure
 
 TRAIN_SCORE_ROWS = 3000
@@ -70,7 +70,7 @@ class Trainings:
     def words(self, key: Part) -> str:
         """A training in words."""
         i, n, fold = key
-        return f"candidate {name_of(self.settings[i])} on {min(n, len(self.orders[fold]))} rows of split {fold}"
+        return f"candidate {self.task.names[i]} on {min(n, len(self.orders[fold]))} rows of split {fold}"
 
     def call(self, key: Part, callbacks: dict[str, Any]) -> Any:
         """Function, arguments and options of one training."""
