@@ -131,7 +131,7 @@ def test_unequal_populations_that_are_read_whole_give_the_largest_sum(instances,
 
 
 def test_a_constant_is_met_to_the_last_digits(seed):
-    """0.1 is no binary number: 10^6 single values and 10^9 in blocks stay within 1e-12 of it."""
+    """0.1 is no binary number: 10^6 single values and 10^8 in blocks stay within 1e-12 of it."""
     moments, block = fr.RunningMoments(), np.full(10**6, 0.1)
     for value in [0.1] * 10**6:
         moments.update(value)

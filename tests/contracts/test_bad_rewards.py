@@ -123,6 +123,41 @@ def test_rewards_that_are_not_finite_are_refused_and_change_nothing(name, bad):
     refuse(name, thing, fresh, bad, ["nan", "inf"])
 
 
+def place_told(thing, bad):
+    """Tell rewards with a bad one in their middle; words for where it stands."""
+    if isinstance(thing, Stream):
+        return lambda: thing.update_many(spoilt(VALUES[:9, 0], bad)), "xs[4]"
+    if isinstance(thing, fr.RunningMoments | fr.RunningComoments):
+        return lambda: thing.update_many(spoilt(VALUES[:9], bad)), "xs[4, 2]"
+    if isinstance(thing, fr.select.selection.Selection):
+        arms, counts = thing.ask()
+        arm = np.repeat(arms, counts)[counts.sum() // 2]
+        before = thing.result().pulls[arm] + counts.sum() // 2 - counts[: arms.tolist().index(arm)].sum()
+        return lambda: thing.tell(spoilt(catalogue.pull(arms, counts), bad)), f"reward {before} of arm {arm} is"
+    arms, rows = thing.ask()
+    pairs = isinstance(thing, fr.LilUCB | fr.UnequalRace)
+    told = spoilt(VALUES[rows % 400, arms] if pairs else VALUES[np.ix_(rows % 400, arms)], bad)
+    row, arm = [told.size // 2] * 2 if pairs else np.unravel_index(told.size // 2, told.shape)
+    where = (f"in round {rows[row]}, counted from 0," if isinstance(thing, fr.streams.stream_race.StreamRace)
+             else f"on row {rows[row]}")
+    return lambda: thing.tell(told), f"the reward of arm {arms[arm]} {where} is"
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("name", RULES)
+def test_the_error_says_where_the_bad_reward_stands(name, steps):
+    for bad in (math.nan, math.inf):
+        thing = catalogue.made(name)
+        for k in range(steps):
+            catalogue.step(thing, k)
+        if getattr(thing, "done", False):
+            thing = catalogue.made(name)
+        tell, place = place_told(thing, bad)
+        with pytest.raises(ValueError) as raised:
+            tell()
+        assert place in str(raised.value), (place, str(raised.value))
+
+
 WITHOUT_SUPPORT = {"RunningComoments", "RunningMoments"}
 
 
