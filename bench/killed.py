@@ -49,7 +49,8 @@ def child(journal, log, instance):
 
 def killed(after, instance=INSTANCE):
     """What an undisturbed race found, what the race found that was killed, and evaluations: asked for before the
-    signal, answered in the journal, asked for afterwards, and of those: answered before, asked for before in vain."""
+    signal, answered in the journal, asked for afterwards, of those: answered before, asked for before in vain; and
+    charged to the race in all."""
     values = table(instance)
     with tempfile.TemporaryDirectory() as folder:
         journal, log = pathlib.Path(folder, "race.jsonl"), pathlib.Path(folder, "asked.txt")
@@ -66,9 +67,11 @@ def killed(after, instance=INSTANCE):
         again = []
         found = race(values, journal, lambda arm, row: again.append((arm, row)))
     assert answered <= asked and len(set(again)) == len(again)
+    assert any("under way when the process ended" in words for words in found.warnings)
     return race(values, None, lambda arm, row: None), found, {
         "asked for before": len(asked), "answered": len(answered), "asked for after": len(again),
-        "answered before": len(answered & set(again)), "in vain before": len(asked.intersection(again))}
+        "answered before": len(answered & set(again)), "in vain before": len(asked.intersection(again)),
+        "charged": int(found.n_read + found.n_unused + found.n_failed)}
 
 
 def same(one, other):
@@ -80,11 +83,12 @@ def same(one, other):
 def quick():
     whole, found, counts = killed(500, EASY)
     assert same(whole, found) and not counts["answered before"] and counts["answered"]
+    assert counts["charged"] == counts["asked for before"] + counts["asked for after"]
 
 
 def main():
     print("| SIGKILL after | answers in the journal | evaluations afterwards | of those, answered before "
-          "| of those, asked for before in vain | the same answer |\n|---|---|---|---|---|---|")
+          "| of those, asked for before in vain | charged in all | the same answer |\n|---|---|---|---|---|---|---|")
     for after in AFTER:
         whole, found, counts = killed(after)
         before, *others = (f"{count:,}" for count in counts.values())

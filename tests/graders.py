@@ -44,6 +44,7 @@ def same_answer(one, other):
     left, right = one.to_dict(), other.to_dict()
     for name in ("n_unused", "n_failed", "cost"):
         left.pop(name), right.pop(name)
+    left["warnings"] = [words for words in left["warnings"] if "under way when the process ended" not in words]
     assert left == right
 
 

@@ -242,10 +242,10 @@ def begun(kind, race, evaluate, path, limit, n_arms, n_rows, n_best, seed):
 
 
 def lines(path):
-    """Arm, and row, pull or round, of each reward in the whole lines of a journal; failed calls have lines too."""
+    """Arm, and row, pull or round, of each reward in the whole lines of a journal; other calls have lines too."""
     entries = [json.loads(line) for line in path.read_bytes().split(b"\n")[1:-1]] if path.exists() else []
     return [(entry["arm"], next(entry[unit] for unit in ("row", "pull", "round") if unit in entry))
-            for entry in entries if "failed" not in entry]
+            for entry in entries if "reward" in entry]
 
 
 def damaged(choose, path, kind, race, limit, n_arms, n_rows, n_best, seed):

@@ -177,15 +177,22 @@ def run_journaled(kind, path):
     return asked, facts(asyncio.run(JOURNALS[kind](evaluate, path)))
 
 
+def without_sent(lines):
+    """The lines of a journal as they were before calls had a line before they are made."""
+    return [line for line in lines if '"sent"' not in line]
+
+
 def save_journals():
     path = HERE / f"{fr.__version__}.journals.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
-    for kind in [kind for kind in JOURNALS if kind not in kept]:
+    for kind in [kind for kind in JOURNALS if "sent" not in kept.get(kind, ())]:
         with tempfile.TemporaryDirectory() as folder:
             journal = Path(folder) / "journal"
             asked, found = run_journaled(kind, journal)
             lines = journal.read_text().splitlines(keepends=True)
-        kept[kind] = {"journal": "".join(lines[:LINES]), "asked": asked, "found": found}
+        older = "".join(without_sent(lines)[:LINES])
+        kept[kind] = {"journal": older, "asked": asked, "found": found} | kept.get(kind, {})
+        kept[kind]["sent"] = "".join(lines[: 2 * LINES - 1])
     path.write_text(json.dumps(kept) + "\n")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import fastrace as fr
 from fastrace.races import flight
+from fastrace.races._journal import Journal
 
 VALUES = (np.random.default_rng(5).random((3000, 4)) < [0.5, 0.55, 0.6, 0.55]).astype(float)
 PRICES = np.array([1.0, 2.0, 4.0, 8.0])
@@ -33,6 +34,25 @@ def go(evaluate, door, concurrency=16, retries=50, **more):
     options = {key: more.pop(key) for key in ("journal", "timeout", "max_seconds") if key in more}
     return asyncio.run(fr.race_async(evaluate, concurrency=concurrency, retries=retries, **options,
                                      **DOORS[door](**more)))
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
+
+
+def n_sent(path):
+    """Calls that a journal says were made."""
+    return sum("sent" in line for line in lines_of(path))
+
+
+def ended(path):
+    """The lines of those that ended."""
+    return [line for line in lines_of(path) if "sent" not in line]
+
+
+def says_lost(result, count):
+    said = f"the journal has {count} call{'s' * (count != 1)} without an answer, under way when the process ended"
+    return any(words.startswith(said) for words in result.warnings)
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +87,9 @@ def test_a_race_goes_on_from_its_journal_with_the_same_count(tmp_path, door):
     path, first = tmp_path / "race.jsonl", graders.Grader(VALUES, 1, lambda count: count % 3 == 0 or count > 600)
     with pytest.raises(ConnectionError) as raised:
         go(first, door, retries=2, journal=path, max_pulls=BUDGET, cost=PRICES)
-    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    lines = ended(path)
     failed = [line for line in lines if "failed" in line]
-    assert len(lines) == len(first.asked) and len(failed) == len(first.asked) - len(first.answered)
+    assert len(lines) == n_sent(path) == len(first.asked) and len(failed) == len(first.asked) - len(first.answered)
     assert {line["failed"] for line in failed} <= {"ConnectionError", "CancelledError"}
     known = raised.value.race.result()
     assert known.n_failed == len(failed) == pickle.loads(pickle.dumps(raised.value.race)).result().n_failed
@@ -89,13 +109,99 @@ def test_a_killed_process_goes_on_with_the_calls_that_failed(tmp_path):
     path, log = tmp_path / "race.jsonl", tmp_path / "asked.txt"
     asked = graders.killed("4, 3000, support=(0, 1), delta=1e-9, rng=3, max_pulls=1500, retries=50, concurrency=16",
                            path, log, 400, "if asked % 3 == 0: raise OSError")
-    kept = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    failed = sum("failed" in line for line in kept)
-    assert len(asked) - 16 <= len(kept) <= len(asked) and failed >= 100
+    kept = ended(path)
+    failed, lost = sum("failed" in line for line in kept), len(asked) - len(kept)
+    assert 0 < lost <= 16 and n_sent(path) == len(asked) and failed >= 100
     grader = graders.Grader(VALUES, fails=third)
-    result = go(grader, "betting", journal=path, max_pulls=BUDGET)
-    assert BUDGET - 4 < len(kept) + len(grader.asked) <= BUDGET
-    assert result.n_failed == failed + len(grader.asked) - len(grader.answered)
+    result = go(grader, "betting", journal=path, max_pulls=BUDGET, cost=PRICES)
+    assert BUDGET - 4 < len(asked) + len(grader.asked) <= BUDGET
+    assert result.n_failed == failed + lost + len(grader.asked) - len(grader.answered)
+    assert result.cost == pytest.approx(PRICES[[arm for arm, _ in asked + grader.asked]].sum())
+    assert says_lost(result, lost)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_calls_under_way_as_the_process_ends_are_charged_wherever_it_ends(tmp_path, door):
+    """A journal that ends after any of its lines is what a killed process leaves."""
+    path, first = tmp_path / "race.jsonl", graders.Grader(VALUES, 1, third)
+    whole = go(first, door, journal=path, max_pulls=600, cost=PRICES)
+    lines = path.read_text().splitlines(keepends=True)
+    for end in (2, 17, 100, 701, 1000):
+        path.write_text("".join(lines[:end]))
+        sent, n_ended = n_sent(path), len(ended(path))
+        failed = sum("failed" in line for line in ended(path))
+        rest = graders.Grader(VALUES, 2, third)
+        result = go(rest, door, journal=path, max_pulls=600, cost=PRICES)
+        assert 600 - 4 < sent + len(rest.asked) <= 600 and result.stopped_by == whole.stopped_by == "max_pulls"
+        assert result.n_failed == failed + sent - n_ended + len(rest.asked) - len(rest.answered)
+        arms = [json.loads(line)["arm"] for line in lines[1:end] if "sent" in line] + [arm for arm, _ in rest.asked]
+        assert result.cost == pytest.approx(PRICES[arms].sum())
+        assert says_lost(result, sent - n_ended) == (sent > n_ended)
+        again, nobody = go(graders.Grader(VALUES), door, journal=path, max_pulls=600, cost=PRICES), result
+        assert (again.n_failed, again.cost, again.n_unused) == (nobody.n_failed, nobody.cost, nobody.n_unused)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_journal_of_a_race_that_ended_gives_its_counts_again(tmp_path, door):
+    """Calls under way as it ended are unused, as they were then, and not lost. Nor is anything of older journals."""
+    values = VALUES.copy()
+    values[:, :2] = 0.0                 # so that it ends of itself, with calls under way
+    values[:, 3] *= 0.25
+    path, grader = tmp_path / "race.jsonl", graders.Grader(values)
+    first = go(grader, door, journal=path, cost=PRICES)
+    assert first.stopped_by != "max_pulls" and first.n_unused > 0
+    assert first.cost == pytest.approx(PRICES[[arm for arm, _ in grader.asked]].sum())
+    assert n_sent(path) == len(grader.asked) == len(ended(path))
+    again = go(grader, door, journal=path, cost=PRICES)
+    assert n_sent(path) == len(grader.asked) and again.to_dict() == first.to_dict()
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "sent" not in line and "unused" not in line))
+    older = go(grader, door, journal=path, cost=PRICES)
+    assert n_sent(path) == 0 and older.best == first.best and older.n_failed == 0 and not older.warnings
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_call_stands_in_the_journal_before_it_is_made(tmp_path, threads):
+    path, calls = tmp_path / "race.jsonl", []
+
+    def grade(arm, row):
+        sent = [(line["arm"], line["row"]) for line in lines_of(path) if "sent" in line]
+        calls.append(((arm, row) in sent, threading.current_thread() is threading.main_thread()))
+        return VALUES[row, arm]
+
+    async def asynchronous(arm, row):
+        return grade(arm, row)
+
+    go(grade if threads else asynchronous, "betting", 4, journal=path, max_pulls=60)
+    assert len(calls) == 60 and set(calls) == {(True, not threads)}
+
+
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("timeout", [None, 5.0])
+def test_a_call_that_cannot_be_written_down_is_not_made(tmp_path, monkeypatch, threads, timeout):
+    """The disk is at fault and not the function: no call is made again, and none is charged."""
+    path, calls, send = tmp_path / "race.jsonl", [], Journal.send
+
+    def full(self, arm, row):
+        if len(calls) >= 50:
+            raise OSError("no space left on device")
+        send(self, arm, row)
+
+    def grade(arm, row):
+        calls.append((arm, row))
+        return VALUES[row, arm]
+
+    async def asynchronous(arm, row):
+        return grade(arm, row)
+
+    monkeypatch.setattr(Journal, "send", full)
+    with pytest.raises(OSError, match="no space left") as caught:
+        go(grade if threads else asynchronous, "betting", 4, retries=5, timeout=timeout, journal=path, max_pulls=400)
+    known = caught.value.race.result()
+    assert known.n_failed == 0 and len(set(calls)) == len(calls) == n_sent(path) == len(ended(path))
+    monkeypatch.undo()
+    result = go(grade, "betting", journal=path, max_pulls=400)
+    assert result.n_failed == 0 and len(set(calls)) == len(calls) == result.n_read + result.n_unused
 
 
 def test_a_late_answer_takes_back_that_its_call_failed(tmp_path):
@@ -150,7 +256,9 @@ def test_a_damaged_line_of_a_failed_call_is_refused(tmp_path):
     go(graders.Grader(VALUES), "betting", journal=path, max_pulls=40)
     head = path.read_text().splitlines()[0]
     for line in ('{"row": 5, "arm": 1, "failed": 3}', '{"row": 5, "arm": 9, "failed": "OSError"}',
-                 '{"row": 5, "arm": 1, "reward": 1.0, "late": 2}'):
+                 '{"row": 5, "arm": 1, "reward": 1.0, "late": 2}', '{"row": 5, "arm": 1, "sent": 1}',
+                 '{"row": 5, "arm": 9, "sent": true}', '{"row": 5, "arm": 1, "unused": "yes"}',
+                 '{"row": 5, "arm": 1, "sent": false}'):
         path.write_text(f"{head}\n{line}\n")
         with pytest.raises(ValueError, match="line 2 of journal"):
             go(graders.Grader(VALUES), "betting", journal=path, max_pulls=40)

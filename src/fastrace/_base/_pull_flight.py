@@ -146,12 +146,15 @@ class PullFlight:
         """Calls that may still be paid for."""
         return self.limit - self.start - self.lost()
 
-    def record(self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0) -> None:
+    def record(
+        self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0, unused: ArrayLike = 0
+    ) -> None:
         """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked.
 
-        So many of its calls `failed` of each arm.
+        So many of its calls `failed` of each arm, and so many were `unused`.
         """
         self.failed += np.asarray(failed, np.int64)
+        self.paid += np.asarray(unused, np.int64)
         for k, of_pull in rewards.items():
             for arm, value in of_pull.items():
                 self.rule.check(arm, value, k)

@@ -27,6 +27,10 @@ class NotSentError(Exception):
     """A request that no thread has taken, and that is to be sent no more. It reaches no user."""
 
 
+class SendError(Exception):
+    """A call that could not be written down, and so was not made; it holds the reason. It reaches no user."""
+
+
 class Request:
     """A reward that is asked for, by one call after another."""
 
@@ -62,10 +66,12 @@ class Caller:
     """Makes the calls of requests: no more than `concurrency` threads, `timeout` seconds for each, none after `end`.
 
     Where there is a `pool`, the function is called in its threads. What waits for one is not called after `close`.
+    Right before a call is made, `send` is told its arm and row, in the thread of the call.
     """
 
     def __init__(self, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int, timeout: float | None,
-                 end: float) -> None:
+                 end: float, send: Callable[[int, int], None] | None) -> None:
+        self.send = send
         self.evaluate, self.pool, self.concurrency, self.timeout, self.end = evaluate, pool, concurrency, timeout, end
         self.n_again = 0                        # calls that were begun after another one for the same reward had failed
         self.queued: set[Future[Any]] = set()   # calls that may not have begun
@@ -98,8 +104,9 @@ class Caller:
                 earlier = _earlier(before)      # its answer has set this thread free, and the event loop not seen it
                 if earlier is not None:
                     return earlier.result()
-                mark.append(None)
                 loop.call_soon_threadsafe(self._begin, begun, again)
+                self._send(arm, row)
+                mark.append(None)
                 return self.evaluate(arm, row)
 
             job = self.pool.submit(contextvars.copy_context().run, call)
@@ -108,6 +115,7 @@ class Caller:
         try:
             async with limit:
                 if thread is None or job is None:
+                    self._send(arm, row)
                     self.n_again += again
                     request.mark.append(None)
                     return await self.evaluate(arm, row)
@@ -138,6 +146,13 @@ class Caller:
                 request.mark.append(None)
                 request.thread = thread
             raise
+
+    def _send(self, arm: int, row: int) -> None:
+        if self.send is not None:
+            try:
+                self.send(arm, row)
+            except Exception as error:
+                raise SendError(error) from None
 
     def _begin(self, begun: asyncio.Future[None], again: bool) -> None:
         """A thread has taken a call."""

@@ -119,10 +119,12 @@ class Flight:
         left = self.race.affordable()
         return math.inf if left is None else left - int((self.paid - self.used)[self.running].sum())
 
-    def record(self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0) -> None:
+    def record(
+        self, rewards: Mapping[int, Mapping[int, float]], failed: ArrayLike = 0, unused: ArrayLike = 0
+    ) -> None:
         """Take rewards that an earlier run of the same race has paid for, by row and arm; before anything is asked.
 
-        So many of its calls `failed` of each arm.
+        So many of its calls `failed` of each arm, and so many were `unused`.
         """
         cells = [(value, arm, row) for row, of_row in rewards.items() for arm, value in of_row.items()]
         if cells:
@@ -131,6 +133,7 @@ class Flight:
             self.paid += np.bincount(arm, minlength=self.paid.size)
         self.recorded = rewards
         self.failed += np.asarray(failed, np.int64)
+        self.paid += np.asarray(unused, np.int64)
         self.aim()
 
     def keep(

@@ -4,8 +4,10 @@ The first line says which race it is: its options and its seed. Each further lin
 where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward; of a
 `BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A call that failed
 has a line with the class of its error, "failed", in place of the reward. If its answer comes after all, the line of the
-reward says that it was "late", and the call counts once. Journals of earlier versions have no lines of failed calls. A
-last line that was torn, because the process or the disk gave up in it, is cut off.
+reward says that it was "late", and the call counts once. Each call has a line "sent" before it is made, and one that
+was still under way as the race ended has a line "unused". So a call that was sent, and has no further line, was lost as
+the process ended. Journals of earlier versions have no lines of failed calls, or none of calls sent. A last line that
+was torn, because the process or the disk gave up in it, is cut off.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import contextlib
 import json
 import math
 import os
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,8 +38,9 @@ class Journal:
     """An open journal, to which lines are added: use it in a ``with`` block.
 
     `race` is what the first line says of a new journal, `seed` included; an old one must say the same. A `seed` of None
-    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file holds,
-    `failed` how many calls gave no reward, by arm.
+    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file held.
+    By arm, `failed` is how many calls gave no reward, those that were lost included, and `unused` how many were under
+    way as an earlier run ended. `n_lost` counts calls that were lost.
     """
 
     def __init__(
@@ -48,7 +53,9 @@ class Journal:
         self.race = race
         self.unit = "row" if "n_rows" in race else race.get("unit", "pull")
         self.rewards: Rewards = {}
-        self.failed = [0] * race["n_arms"]
+        self.failed, self.unused = [0] * race["n_arms"], [0] * race["n_arms"]
+        self.n_lost = 0
+        self.lock = threading.Lock()            # threads that make calls write, too
         if not self.path.parent.is_dir():
             raise ValueError(f"journal is {str(self.path)!r}, and {str(self.path.parent)!r} is no folder; make it "
                              f"before the race, so that nothing is paid for that cannot be written down")
@@ -73,6 +80,11 @@ class Journal:
     def n_rewards(self) -> int:
         """Rewards that the file held when it was opened, missing ones included."""
         return sum(len(of_row) for of_row in self.rewards.values())
+
+    @property
+    def n_calls(self) -> int:
+        """Calls that were made before it was opened."""
+        return self.n_rewards + sum(self.failed) + sum(self.unused)
 
     def __enter__(self) -> Journal:
         return self
@@ -138,14 +150,17 @@ class Journal:
     def _read(self, lines: list[bytes]) -> None:
         n_arms, unit = self.race["n_arms"], self.unit
         n_rows = self.race.get("n_rows", FARTHEST * (len(lines) + FIRST))
+        under_way: Counter[tuple[int, int]] = Counter()         # calls, by row or pull and arm
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
-                arm, row, failed, late = entry["arm"], entry[unit], entry.get("failed"), entry.get("late", False)
-                reward = entry["reward"] if failed is None else None
+                arm, row, failed = entry["arm"], entry[unit], entry.get("failed")
+                sent, unused, late = (entry.get(name, False) for name in ("sent", "unused", "late"))
+                reward = None if sent or unused or failed is not None else entry["reward"]
                 good = type(arm) is int and type(row) is int and 0 <= arm < n_arms and 0 <= row < n_rows
                 good = good and (reward is None or type(reward) in (int, float) or reward in ("inf", "-inf"))
-                good = good and (failed is None or type(failed) is str) and type(late) is bool
+                good = good and (failed is None or type(failed) is str)
+                good = good and all(type(flag) is bool for flag in (sent, unused, late))
                 value = math.nan if reward is None else float(reward)
             except (ValueError, KeyError, TypeError, OverflowError):
                 good = False
@@ -154,8 +169,13 @@ class Journal:
                                  f"{shown(line.decode(errors='replace'))}; an arm below {n_arms} and a {unit} below "
                                  f"{n_rows}, whole numbers, and a reward, a number or null, are needed: mend that "
                                  f"line, or remove it, and what it paid for is asked again")
-            if failed is not None:
-                self.failed[arm] += 1
+            if sent:
+                under_way[row, arm] += 1
+                continue
+            if not late and under_way[row, arm] > 0:            # late: the call that failed has ended before
+                under_way[row, arm] -= 1
+            if unused or failed is not None:
+                (self.unused if unused else self.failed)[arm] += 1
                 continue
             self.failed[arm] -= late and self.failed[arm] > 0
             before = self.rewards.setdefault(row, {}).setdefault(arm, value)
@@ -164,18 +184,30 @@ class Journal:
                                  f"{unit} {row} is {_said(value)}, and an earlier line that it is {_said(before)}; "
                                  f"nobody can tell which was paid for: remove the wrong line, or both, and it is asked "
                                  f"again")
+        for (_, arm), count in under_way.items():
+            self.failed[arm] += count
+            self.n_lost += count
 
     def _write(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry).encode() + b"\n"
-        try:
-            done = 0
-            while done < len(line):
-                done += self.file.write(line[done:]) or 0
-        except BaseException:               # half a line would spoil the next one
-            with contextlib.suppress(OSError):
-                self._cut()
-            raise
-        self.end += len(line)
+        with self.lock:
+            try:
+                done = 0
+                while done < len(line):
+                    done += self.file.write(line[done:]) or 0
+            except BaseException:           # half a line would spoil the next one
+                with contextlib.suppress(OSError):
+                    self._cut()
+                raise
+            self.end += len(line)
+
+    def send(self, arm: int, row: int) -> None:
+        """Write that a call is about to be made."""
+        self._write({self.unit: row, "arm": arm, "sent": True})
+
+    def waste(self, arm: int, row: int) -> None:
+        """Write that nobody needs the answer of a call that is under way, as the race is over."""
+        self._write({self.unit: row, "arm": arm, "unused": True})
 
     def add(self, arm: int, row: int, reward: float, late: bool = False) -> None:
         """Write a reward, nan where the answer is missing; it may be that of a call that was taken to have failed."""

@@ -20,7 +20,7 @@ from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
 from fastrace._base._words import counted, doubtful_after
-from fastrace.races._calls import Caller, Evaluate, NotSentError, Request, StuckError
+from fastrace.races._calls import Caller, Evaluate, NotSentError, Request, SendError, StuckError
 from fastrace.races._journal import Journal
 from fastrace.races.racing import FiniteRace
 from fastrace.results.base import plain
@@ -31,6 +31,8 @@ DOWN = ("This came of the answers in {}. Where some are missing because a servic
         "\"reward\": null, which are asked for again then.")
 AGAIN = "{} failed and had to be sent again; cost and max_pulls count each call; the first raised {}"
 GIVEN_UP = "{} failed and could not be sent again before {} was reached; the first that failed raised {}"
+LOST = ("the journal has {} without an answer, under way when the process ended: what is still wanted of them is sent "
+        "again; n_failed, cost and max_pulls count each call")
 UNCOMPARED = ("max_pulls", "cost")      # what may differ when a race goes on from its journal
 _KNOWN = frozenset(inspect.signature(FiniteRace).parameters)    # options of a race
 _AT_WORK: set[int] = set()              # identities of races that requests are made for
@@ -95,12 +97,12 @@ async def race_async(
         goes on, as does the same call with its `journal`; neither asks again for what has been answered. The clock
         starts once the journal is read.
     journal : str or path, optional
-        A file that gets a line of JSON per reward as soon as it is there, and per call that failed. If the file exists,
+        A file that gets a line of JSON per call, and per reward as soon as it is there. If the file exists,
         the race goes on with it: it asks for nothing that stands in it, and counts the calls that failed. The journal
         of another race is refused. Beside `race` it needs a `LUCB` or `BettingRace` of which nothing has been asked
         yet; make the same one again to go on. Where it holds more calls than `max_pulls`, all rewards in it are used,
-        and a warning of the result says so. Calls that were under way when the process was killed stand in no line, so
-        `max_pulls` and the cost do not count them: at most `concurrency` of them for each kill.
+        and a warning of the result says so. Each call has a line before it is made. So those that were under way when
+        the process was killed are known: they count as calls that failed, and a warning of the result says how many.
     rng : None, int, SeedSequence or Generator, optional
         Source of randomness. With a journal, the seed stands in it, and None takes that.
     progress : bool, default False
@@ -150,9 +152,8 @@ async def race_async(
     function that fails from the beginning, without any answer, is an error all the same.
     A `LUCB` or `BettingRace` with epsilon 0 and neither `max_pulls` nor `max_seconds` never ends where means at the cut
     are equal. A warning says so after 20,000 rewards that have not told them apart, and again after ten times as many.
-    A request that was under way when the process was killed has left no answer, so it is sent again; the journal knows
-    nothing of that call, and `max_pulls` does not count it. Each line of the journal goes to the operating system at
-    once; a power cut may take the last of them.
+    A request that was under way when the process was killed has left no answer, so it is sent again, and both calls are
+    charged. Each line of the journal goes to the operating system at once; a power cut may take the last of them.
     The event loop waits while a look is judged: less than a millisecond for 12 arms and 50,000 rows.
 
     Examples
@@ -191,7 +192,8 @@ async def race_async(
             pool = ThreadPoolExecutor(limit, thread_name_prefix="fastrace")
             stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         try:
-            caller = Caller(evaluate, pool, limit, timeout, _clock.deadline(max_seconds))
+            send = None if book is None else book.send
+            caller = Caller(evaluate, pool, limit, timeout, _clock.deadline(max_seconds), send)
             crew = _Crew(race, caller, limit, again, book, show)
             await crew.work()
         except BaseException as error:
@@ -223,10 +225,10 @@ def _begun(
     book = stack.enter_context(Journal(journal, _identity(race, seed), _described(np.random.SeedSequence())))
     beyond = _beyond(book, options.get("max_pulls"))
     if beyond:
-        options = options | {"max_pulls": book.n_rewards + sum(book.failed)}
+        options = options | {"max_pulls": book.n_calls}
     race = _race(n_arms, n_rows, delta, _seed_of(book.race["seed"]), options)
     _record(race, book)
-    return race, book, beyond
+    return race, book, beyond + _lost(book)
 
 
 def _gone_on(
@@ -254,17 +256,22 @@ def _gone_on(
     race._fly().again()
     if race._takes_budget:
         race._allow(limit)
-    return book, () if book is None else _beyond(book, limit)
+    return book, () if book is None else _beyond(book, limit) + _lost(book)
 
 
 def _beyond(book: Journal, max_pulls: int | None) -> tuple[str, ...]:
     """What to say where a journal holds more calls than may be paid for: nothing paid for is lost."""
-    n_failed = sum(book.failed)
-    if max_pulls is None or book.n_rewards + n_failed <= max_pulls:
+    if max_pulls is None or book.n_calls <= max_pulls:
         return ()
-    failed = f", and {counted(n_failed, 'call', ',')} that failed" if n_failed else ""
+    n_vain = book.n_calls - book.n_rewards
+    failed = f", and {counted(n_vain, 'call', ',')} that gave none" if n_vain else ""
     return (f"max_pulls is {max_pulls}, and the journal held {counted(book.n_rewards, 'reward', ',')} that had been "
             f"paid for before{failed}: all of them were used that the race had a use for, and no more were asked for",)
+
+
+def _lost(book: Journal) -> tuple[str, ...]:
+    """What to say of calls that were under way as the process ended."""
+    return (LOST.format(counted(book.n_lost, "call", ",")),) if book.n_lost else ()
 
 
 def _claim(race: Any, stack: contextlib.ExitStack) -> None:
@@ -278,7 +285,7 @@ def _claim(race: Any, stack: contextlib.ExitStack) -> None:
 def _record(race: InFlight, book: Journal) -> None:
     try:
         with _checks.named_arms(race._names, race._compiled_race()):
-            race._fly().record(book.rewards, book.failed)
+            race._fly().record(book.rewards, book.failed, book.unused)
     except ValueError as error:
         error.add_note(DOWN.format(book.path))
         raise
@@ -444,6 +451,8 @@ class _Crew:
                 found = await self.caller.answer(request)
                 value = _number(found, arm, row)
                 break
+            except SendError as error:          # of the journal, and not of the function
+                raise error.args[0] from None
             except NotSentError:
                 self.given_up["max_seconds"] += request.attempt > 0 and self.failure is None
                 return
@@ -498,7 +507,12 @@ class _Crew:
 
     def _settle(self, request: Request, error: BaseException | None) -> None:
         """Charge a call that began and gave no reward, until the race is over; hand back a cell that is not wanted."""
-        if request.settled or request.begun and self.flight.over:
+        if request.settled:
+            return
+        if request.begun and self.flight.over:
+            if self.journal is not None:
+                with contextlib.suppress(OSError):      # the answer is there; the call will count as lost
+                    self.journal.waste(request.arm, request.row)
             return
         if request.begun:
             self._fail(request, error)
