@@ -22,7 +22,7 @@ from fastrace.model_selection import (
     RandomChoice,
     SuccessiveHalving,
 )
-from fastrace.model_selection.schedulers import _daub
+from fastrace.model_selection.schedulers import _baselines, _daub
 from guarantee import few_or_many
 from trainings import methods, scores
 
@@ -341,7 +341,7 @@ def test_the_work_of_a_decision_does_not_grow_with_rounds(made, budget, rng):
         return watch
 
     heap, before = plain_heapq(), sys.gettrace()
-    with mock.patch.object(_daub, "heapq", heap):
+    with mock.patch.object(_daub, "heapq", heap), mock.patch.object(_baselines, "heapq", heap):
         for rounds in (100, 1000, 10_000):
             while count < rounds + 200:
                 if count == rounds:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from bisect import bisect_left, insort
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 from fastrace._base import _checks
 from fastrace.model_selection.schedulers._halving import SuccessiveHalving
@@ -203,39 +203,83 @@ class Hyperband(Scheduler):
 
 
 class _Rung:
-    """Scores of one size as pairs (-score, learner), the best first: of all learners, and of those not promoted."""
+    """Scores of one size as pairs (-score, learner), the best first: of all learners, and of those not promoted.
+
+    The best share and the rest are a heap each, with the pair at the root that is next to change sides; pairs of
+    learners that were dropped are left in them until they come to the root.
+    """
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
         self.ranks: dict[int, tuple[float, int]] = {}
-        self._all: list[tuple[float, int]] = []
         self._waiting: list[tuple[float, int]] = []
+        self._best: list[tuple[float, int]] = []            # negated: the worst of the best share is the root
+        self._rest: list[tuple[float, int]] = []
+        self._chosen: set[int] = set()                      # the learners of the best share
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_factor": self._factor, "ranks": self.ranks, "_waiting": self._waiting}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _Rung.__init__(self, state["_factor"])
+        self.ranks, self._waiting = state["ranks"], state["_waiting"]
+        self._rest = sorted(self.ranks.values())
+        self._share_out()
 
     def add(self, i: int, score: float) -> None:
-        self.ranks[i] = -score, i
-        insort(self._all, self.ranks[i])
-        insort(self._waiting, self.ranks[i])
+        rank = self.ranks[i] = -score, i
+        heapq.heappush(self._waiting, rank)
+        worst = self._worst()
+        if worst is not None and rank < worst:
+            self._choose(rank)
+        else:
+            heapq.heappush(self._rest, rank)
+        self._share_out()
 
     def drop(self, i: int) -> None:
-        if i in self.ranks:
-            rank = self.ranks.pop(i)
-            for line in (self._all, self._waiting):
-                k = bisect_left(line, rank)
-                if line[k:k + 1] == [rank]:
-                    del line[k]
+        if self.ranks.pop(i, None) is not None:
+            self._chosen.discard(i)
+            self._share_out()
 
     def promote(self) -> None:
         """The best learner that was not promoted is."""
-        del self._waiting[0]
+        if self.best_waiting() is not None:
+            heapq.heappop(self._waiting)
 
     def best_waiting(self) -> int | None:
         """The best learner that was not promoted."""
-        return self._waiting[0][1] if self._waiting else None
+        return self._first(self._waiting)
 
     def next_promotion(self) -> int | None:
         """The best learner that was not promoted, if it is among the best share."""
-        share = floor(len(self._all) / self._factor)
-        return self._waiting[0][1] if self._waiting and share and self._waiting[0] <= self._all[share - 1] else None
+        i = self.best_waiting()
+        return i if i in self._chosen else None
+
+    def _first(self, heap: list[tuple[float, int]]) -> int | None:
+        """The learner at the root, once those that were dropped are gone."""
+        while heap and self.ranks.get(heap[0][1]) != heap[0]:
+            heapq.heappop(heap)
+        return heap[0][1] if heap else None
+
+    def _worst(self) -> tuple[float, int] | None:
+        """The worst pair of the best share."""
+        while self._best and -self._best[0][1] not in self._chosen:
+            heapq.heappop(self._best)
+        return (-self._best[0][0], -self._best[0][1]) if self._best else None
+
+    def _choose(self, rank: tuple[float, int]) -> None:
+        heapq.heappush(self._best, (-rank[0], -rank[1]))
+        self._chosen.add(rank[1])
+
+    def _share_out(self) -> None:
+        """Let as many be in the best share as belong there."""
+        share = floor(len(self.ranks) / self._factor)
+        while len(self._chosen) < share and self._first(self._rest) is not None:
+            self._choose(heapq.heappop(self._rest))
+        while len(self._chosen) > share and (worst := self._worst()) is not None:
+            heapq.heappop(self._best)
+            self._chosen.remove(worst[1])
+            heapq.heappush(self._rest, worst)
 
 
 class ASHA(Scheduler):
@@ -259,7 +303,7 @@ class ASHA(Scheduler):
 
     With few learners the rungs may need more rows than training all in full; `SuccessiveHalving` never does.
 
-    A decision costs O(log n_learners) comparisons, whatever the number of rounds.
+    A decision costs O(log n_learners), whatever the number of rounds.
 
     References
     ----------
