@@ -50,11 +50,11 @@ def every_reward(order, n):
     return found
 
 
-def chance_over_paths(missed, n, rate):
+def chance_over_paths(missed, n, rate, seldom=0.0):
     """Chance that ``missed(rewards)`` is true after any of n rewards, each of them 1 with this rate.
 
     For what is said by the number of rewards and of ones among them, as long as nothing was missed before: one way to
-    each number is tried.
+    each number is tried. Numbers of a chance up to `seldom` are given up, as if all were well from there on.
     """
     chance, held = 0.0, {0: (1.0, ())}
     for _ in range(n):
@@ -64,6 +64,7 @@ def chance_over_paths(missed, n, rate):
                 more = ones + int(reward)
                 before, way = ways.get(more, (0.0, (*rewards, reward)))
                 ways[more] = before + p * q, way
+        ways = {ones: found for ones, found in ways.items() if found[0] > seldom}
         fell = {ones for ones, (_, rewards) in ways.items() if missed(np.array(rewards))}
         chance += sum(ways[ones][0] for ones in fell)
         held = {ones: way for ones, way in ways.items() if ones not in fell}
