@@ -64,6 +64,38 @@ def test_a_hierarchy_takes_two_passes(long, dtype, decision):
         assert of_whole_table(found) == (3, 0)
 
 
+MANY = {"sorted": np.sort(RNG.integers(0, 150, N)), "small": RNG.integers(0, 1500, N)}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_groups_that_stand_together_or_are_many_take_two_passes_too(long, kind):
+    """Few rows are read besides; the tilt, which leaves out some groups and rows, is what all rows say."""
+    codes, rng = MANY[kind], np.random.default_rng(4)
+    y = rng.random(N) < 1.0 / (1.0 + np.exp(-X @ [0.3, 0.5, -0.4] - 0.6 * rng.normal(size=1500)[codes]))
+    with passes() as found:
+        model = mcmc.GLM(X, y, groups={"g": codes})
+        counted(found)
+        kernel = mcmc.SurrogateMetropolis(model, decision="poisson")
+        whole, some = of_whole_table(found)
+        assert whole == 1 and some < 0.15
+        tilt, _, sites = kernel._better(None)
+        assert sum(counted(found).values()) >= 2.0
+    assert kind == "sorted" or (tilt is not None and sites is not None)
+    assert (tilt is None) == (kernel._tilt is None)
+    if tilt is not None:
+        np.testing.assert_allclose(tilt, kernel._tilt, rtol=1e-9, atol=1e-9 * np.abs(tilt).max())
+
+
+def test_rows_that_say_first_where_to_look_are_of_most_groups(long):
+    codes = MANY["sorted"]
+    factor = mcmc.GLM(X, Y, groups={"g": codes}).factors
+    few, most = (_first_pass.some_rows(N, of) for of in ((), factor))
+    assert len(np.unique(codes[few])) < 60 and len(np.unique(codes[most])) > 140
+    assert len(most) <= _first_pass.SAMPLE and len(np.unique(most)) == len(most)
+    shuffled = mcmc.GLM(X, Y, groups={"g": np.random.default_rng(5).permutation(codes)}).factors
+    np.testing.assert_array_equal(_first_pass.some_rows(N, shuffled), few)
+
+
 def test_passes_more_where_some_rows_say_too_little(long):
     """Newton's method then goes on, and the bounds about its end need a pass of their own, and so does the tilt."""
     with passes() as found:

@@ -56,9 +56,9 @@ class Factor(NamedTuple):
         """What the effects are called: "1|clinic[3]" is the intercept of group "3" of the factor "clinic"."""
         return [f"{term}|{self.name}[{level}]" for level in self.levels for term in self.terms]
 
-    def values(self, X: Any, rows: slice) -> NDArray[np.float64]:
-        """What the effects of consecutive rows multiply, shape (count, width)."""
-        ones = np.ones((rows.stop - rows.start, int(self.intercept)))
+    def values(self, X: Any, rows: slice | NDArray[np.intp]) -> NDArray[np.float64]:
+        """What the effects of some rows multiply, shape (count, width)."""
+        ones = np.ones((len(self.codes[rows]), int(self.intercept)))
         if self.width == self.intercept:
             return ones
         slopes = self.table[rows] if self.table is not None else X[rows][:, list(self.columns)]

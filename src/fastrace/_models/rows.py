@@ -38,8 +38,8 @@ def products(
 
 
 def products_of(
-    part: slice, x: Any, table: Any, factors: Sequence[Factor], matrices: Sequence[NDArray[np.float64]],
-    each: Callable[[Any], Any] = lambda x: x,
+    part: slice | NDArray[np.intp], x: Any, table: Any, factors: Sequence[Factor],
+    matrices: Sequence[NDArray[np.float64]], each: Callable[[Any], Any] = lambda x: x,
 ) -> list[NDArray[np.float64]]:
     """The same of some rows with several matrices, each by itself. `x` are the rows' entries of the table."""
     outs = [x @ matrix[: x.shape[1]] for matrix in matrices]
@@ -49,6 +49,18 @@ def products_of(
             for k in range(factor.width):
                 out += values[:, k].reshape(-1, *[1] * (out.ndim - 1)) * matrix[effects + k]
     return outs
+
+
+def products_with(
+    rows: NDArray[np.intp], table: Any, factors: Sequence[Factor], matrix: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The same of these rows, which alone are read."""
+    parts = []
+    for first in range(0, len(rows), CHUNK):
+        own = rows[first : first + CHUNK]
+        x = table[own] if hasattr(table, "nnz") else np.asarray(table[own], dtype=np.float64)
+        parts += products_of(own, x, table, factors, [matrix])
+    return np.concatenate(parts) if parts else np.zeros((0, *matrix.shape[1:]))
 
 
 def lengths(table: Any, factor: NDArray[np.float64], factors: Sequence[Factor] = ()) -> NDArray[np.float64]:

@@ -241,12 +241,12 @@ def compress(
     finite, for the scales of its priors and, in float64, for numbers whose squares overflow.
 
     A `GLM` with learned scales and more than 4e5 rows in a dense table is expanded in one pass as a rule, after one
-    that the model has made. Before that pass 2e5 rows, in runs of 256, say about which point to sum up all terms and
-    their derivatives. About that point the log-likelihood is then its expansion, plus what the 2e5 rows leave of
-    theirs, times n_rows / 2e5; Newton's steps on this sum read no row of the table. Where they lead, the rows are
-    expanded. If the mode is more than a tenth of a posterior standard deviation away, as the root mean square over
-    parameters, Newton's method goes on from there, a pass a step: so it may be with thousands of groups, of which the
-    2e5 rows say little each. Sparse tables of so many rows take about three passes.
+    that the model has made. Before that pass 2e5 rows, in runs of 256, or shorter ones where these are of more groups,
+    say about which point to sum up all terms and their derivatives. About that point the log-likelihood is then its
+    expansion, plus what the 2e5 rows leave of theirs, times n_rows / 2e5; Newton's steps on this sum read no row of the
+    table. Where they lead, the rows are expanded. If the mode is more than a tenth of a posterior standard deviation
+    away, as the root mean square over parameters, Newton's method goes on from there, a pass a step: so it may be with
+    thousands of groups, of which the 2e5 rows say little each. Sparse tables of so many rows take about three passes.
 
     Memory maps are read in place, and memory is that of the expansion, O(s^2 + G s) numbers
     for G groups and s other parameters. A model without learned scales is expanded at the mode of its posterior.
@@ -451,7 +451,7 @@ def _near_mode(model: Model, prior: JointPrior) -> tuple[Array, Scales, float]:
     start, scales = _start(model, prior), Scales(prior)
     if isinstance(model, GLM) and is_long(model.n_rows):  # most steps on some of the rows
         with contextlib.suppress(NoModeError):
-            start, scales = _on_some(model, some_rows(model.n_rows), start, scales)
+            start, scales = _on_some(model, some_rows(model.n_rows, model.factors), start, scales)
     return start, scales, CLOSE
 
 

@@ -13,6 +13,7 @@ from fastrace._models._arrow import Arrow, ArrowFactor, added
 from fastrace._models._priors import JointPrior
 from fastrace._models._seen import expand_seen
 from fastrace._models.glm_inputs import refuse_overflow, require_finite
+from fastrace._models.grouping import Factor
 from fastrace._models.rows import chunks, norms, products_of
 from fastrace.mcmc._scales import Parts, Scales, empirical_bayes, parts_of, with_part
 from fastrace.mcmc.models._joint import Layout, MomentsOfColumns, layout_of
@@ -26,7 +27,8 @@ PriorsOf = Callable[[Layout], tuple[JointPrior, Any, QuadraticPart | None]]
 Moments = tuple[list[float], list[float]]
 
 SAMPLE = 200_000  # rows that the first steps take where there are more than twice as many
-RUN = 256  # of them that follow each other: of a file few pages are read for them
+RUN, SHORTEST = 256, 16  # of them that follow each other: of a file few pages are read for them; and where groups
+ALIKE = 0.95  # of those that the shortest runs see are seen by these, the longest that do
 
 
 def is_long(n_rows: int) -> bool:
@@ -34,10 +36,29 @@ def is_long(n_rows: int) -> bool:
     return n_rows > 2 * SAMPLE
 
 
-def some_rows(n_rows: int) -> NDArray[np.intp]:
-    """About `SAMPLE` of the rows, in short runs at even distances."""
-    starts = np.arange(max(1, SAMPLE // RUN)) * n_rows // max(1, SAMPLE // RUN)
-    return np.asarray((starts[:, None] + np.arange(min(RUN, SAMPLE))).ravel(), dtype=np.intp)
+def some_rows(n_rows: int, factors: Sequence[Factor] = ()) -> NDArray[np.intp]:
+    """About `SAMPLE` of the rows, in short runs at even distances.
+
+    In a table sorted by group they are shorter, so that groups that stand between long ones are seen too.
+    """
+    run, rows = SHORTEST, _runs(n_rows, SHORTEST)
+    most = [_n_seen(factor, rows) for factor in factors]
+    while run < RUN:
+        longer = _runs(n_rows, 2 * run)
+        if any(_n_seen(factor, longer) < ALIKE * n for factor, n in zip(factors, most, strict=True)):
+            break
+        run, rows = 2 * run, longer
+    return rows
+
+
+def _runs(n_rows: int, run: int) -> NDArray[np.intp]:
+    starts = np.arange(max(1, SAMPLE // run)) * n_rows // max(1, SAMPLE // run)
+    return np.asarray((starts[:, None] + np.arange(min(run, SAMPLE))).ravel(), dtype=np.intp)
+
+
+def _n_seen(factor: Factor, rows: NDArray[np.intp]) -> int:
+    """Of how many groups there are rows."""
+    return int(np.count_nonzero(np.bincount(factor.codes[rows], minlength=factor.n_groups)))
 
 
 class Pilot(NamedTuple):
@@ -116,7 +137,7 @@ class _Start:
     point: Array | None = None
 
     def __init__(self, model: Any, columns: Sequence[str], priors_of: PriorsOf) -> None:
-        rows = some_rows(model.n_rows)
+        rows = some_rows(model.n_rows, model.factors)
         self.rows, self.times = model._taken(rows), model.n_rows / len(rows)
         self.prior, _, self.part = priors_of(layout_of(self.rows, columns, model.learns_scale))
         if not (self.prior.n_hyper or self.prior.given[2]):
@@ -164,6 +185,8 @@ class About:
         The point.
     factor : ndarray of shape (n_seen, k)
         `across` are norms of rows times this.
+    width : int
+        How many columns of factor, the last ones, are of the group's own coordinates; 0 if that is not asked for.
     tilted : bool
         Whether to sum up the tilt too, which takes a fixed scale.
 
@@ -171,16 +194,20 @@ class About:
     ----------
     center, across : ndarray of shape (n_rows,)
         Predictors, and how far a step of length 1 in the metric moves them.
+    shared : ndarray of float32, shape (n_rows,), or None
+        As `across`, by the other columns alone.
     largest : float
         The largest absolute term.
     tilt : ndarray of shape (n_seen,), or None
         As of `GLMRows._tilt`.
     """
 
-    def __init__(self, model: Any, hat: Array, factor: Array, tilted: bool = False) -> None:
+    def __init__(self, model: Any, hat: Array, factor: Array, width: int = 0, tilted: bool = False) -> None:
         self.model, self.hat, self.factor = model, hat.copy(), factor
         self.center, self.across, self.largest = np.empty(model.n_rows), np.empty(model.n_rows), 0.0
+        self.shared = np.empty(model.n_rows, dtype=np.float32) if width else None
         self.tilt = np.zeros(model.n_seen) if tilted else None
+        self._n_shared = factor.shape[1] - width
         self._ways = Multiples(model._glm.X, model.factors)
 
     def take(self, part: slice, x: Any, terms: Array) -> None:
@@ -189,6 +216,8 @@ class About:
         moved, whitened = products_of(part, x, glm.X, self.model.factors, [self.hat, self.factor])
         self.center[part] = moved if glm.offset is None else moved + glm.offset[part]
         self.across[part] = norms(whitened)
+        if self.shared is not None:
+            self.shared[part] = norms(whitened[:, : self._n_shared])
         self.largest = max(self.largest, float(np.abs(terms).max()))
         self._ways.take(part, x)
         if self.tilt is not None:

@@ -17,7 +17,7 @@ from fastrace._models._cubic import cubic_bends
 from fastrace._models._seen import expand_seen
 from fastrace._models._slopes import GLMSlopes, Slopes
 from fastrace._models.grouping import Factor
-from fastrace._models.rows import chunks, lengths, products, stored_chunks
+from fastrace._models.rows import chunks, lengths, products, products_with, stored_chunks
 from fastrace.control_variates import cubic_shells, cubic_weights, residual_rounding
 from fastrace.likelihoods import GLMSource
 from fastrace.mcmc.kernels._chain import mirror, parameters_of
@@ -330,18 +330,24 @@ class GLMRows(_CompiledModel):
 
         Added to the gradient of an expansion, it puts the expansion's mean nearly where the posterior's mean is.
         """
-        kept = self._kept
-        if kept is not None and kept.tilt is not None and use is None and np.array_equal(kept.hat, hat) and (
-                np.array_equal(kept.across, spread)):
-            return kept.tilt.copy()
-        center, out = self._predictors(hat), np.zeros(self.n_seen)
-        for first in range(0, self.n_rows, _WIDE):
-            part = slice(first, min(first + _WIDE, self.n_rows))
-            self._add_tilt(out, part, self._glm.X[part], center[part], spread[part], None if use is None else use[part])
-        return out
+        kept, out = self._kept, np.zeros(self.n_seen)
+        if kept is None or kept.tilt is None or not np.array_equal(kept.hat, hat) or (
+                not np.array_equal(kept.across, spread)):
+            center = self._predictors(hat)
+            for first in range(0, self.n_rows, _WIDE):
+                part = slice(first, min(first + _WIDE, self.n_rows))
+                self._add_tilt(out, part, self._glm.X[part], center[part], spread[part],
+                               None if use is None else use[part])
+            return out
+        others = np.zeros(0, dtype=np.intp) if use is None else np.flatnonzero(~use)
+        for first in range(0, len(others), _WIDE):
+            rows = others[first : first + _WIDE]
+            self._add_tilt(out, rows, self._glm.X[rows], kept.center[rows], spread[rows])
+        return np.asarray(kept.tilt - out)
 
     def _add_tilt(
-        self, out: Array, part: slice, x: Any, eta: Array, spread: Array, use: NDArray[np.bool_] | None = None
+        self, out: Array, part: slice | NDArray[np.intp], x: Any, eta: Array, spread: Array,
+        use: NDArray[np.bool_] | None = None,
     ) -> None:
         """Add that of some rows, whose entries of X are `x`, with predictors `eta` at `hat`."""
         y, times = self._glm.y[part], self._glm.term_weights
@@ -460,8 +466,10 @@ class GLMRows(_CompiledModel):
         moved = self._movements(at)
         return moved if self._glm.offset is None else moved + self._glm.offset
 
-    def _movements(self, step: Array) -> Array:
-        """How far a step of the parameters moves each row's predictor."""
+    def _movements(self, step: Array, rows: NDArray[np.intp] | None = None) -> Array:
+        """How far a step of the parameters moves each row's predictor, or that of some rows."""
+        if rows is not None:
+            return products_with(rows, self._glm.X, self.factors, step)
         return np.concatenate([moved for _, moved in products(self._glm.X, self.factors, step)])
 
 
