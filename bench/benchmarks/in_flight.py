@@ -1,5 +1,7 @@
-"""Paid evaluations one by one and many at once: 12 models on 50,000 prompts, correlated .8, the best ahead by .005; and
-pulls of streams by LUCB, many and few of them.
+"""Paid evaluations one by one and many at once: 12 models on 50,000 prompts, correlated .8, the best ahead by .005;
+pulls of streams by LUCB, many and few of them; and rounds of streams by BettingRace.
+
+    python bench/benchmarks/in_flight.py            # rounds, 20 races of each case: the figures of docs/selection.md
 
 Answers come after times of an exponential law, by the clock of the simulation.
 """
@@ -15,11 +17,11 @@ MODELS, PROMPTS, CORRELATION, SD, GAP = 12, 50_000, 0.8, 0.1, 0.005
 SEEDS = 3
 
 
-def table(seed):
+def table(seed, models=MODELS, correlation=CORRELATION, gap=GAP, sd=SD):
     rng = np.random.default_rng(seed)
-    scores = CORRELATION**0.5 * rng.standard_normal((PROMPTS, 1))
-    scores = scores + (1 - CORRELATION) ** 0.5 * rng.standard_normal((PROMPTS, MODELS))
-    return np.clip(0.5 + GAP * (np.arange(MODELS) == 0) + SD * scores, 0.0, 1.0)
+    scores = correlation**0.5 * rng.standard_normal((PROMPTS, 1))
+    scores = scores + (1 - correlation) ** 0.5 * rng.standard_normal((PROMPTS, models))
+    return np.clip(0.5 + gap * (np.arange(models) == 0) + sd * scores, 0.0, 1.0)
 
 
 def one_at_a_time(values, seed):
@@ -119,6 +121,32 @@ class PullsInFlight:
         return float(np.mean([waiting for _, _, waiting in self.both(means, concurrency)]))
 
 
+class RoundsInFlight:
+    """BettingRace on streams whose arms share a part of their variance."""
+
+    cases = {"12 arms, .8 shared, one .0125 ahead": (12, 0.8, 0.0125, 0.2),
+             "4 arms, .5 shared, one .03 ahead": (4, 0.5, 0.03, 0.2)}
+    params = [list(cases), [8, 64]]
+    param_names = ["arms", "concurrency"]
+    timeout = 600
+
+    def both(self, arms, concurrency, seeds=SEEDS):
+        """Rewards one at a time, with so many at once, and the time of these over that of no waiting at all."""
+        for seed in range(seeds):
+            values = table(seed, *self.cases[arms])
+            n_arms = values.shape[1]
+            alone = fr.BettingRace(n_arms, support=(0, 1)).run(values, order="given")
+            result, calls, now = asyncio.run(simulated(
+                lambda arm, turn, values=values: values[turn, arm], seed, concurrency,
+                race=fr.BettingRace(n_arms, support=(0, 1))))
+            assert result.best == alone.best and result.n_read == alone.n_read
+            yield alone.n_read, calls, now * concurrency / calls
+
+    def track_evaluations_over_one_at_a_time(self, arms, concurrency):
+        alone, paid, _ = np.transpose(list(self.both(arms, concurrency)))
+        return float(paid.sum() / alone.sum())
+
+
 class Planned:
     """Rewards by `plan_race` beside those of races on tables."""
 
@@ -130,3 +158,14 @@ class Planned:
 
     def track_mean_on_tables(self):
         return float(np.mean([one_at_a_time(table(seed), seed).n_read for seed in range(self.races)]))
+
+
+def main():
+    for arms in RoundsInFlight.cases:
+        alone, paid, waiting = np.transpose(list(RoundsInFlight().both(arms, 64, seeds=20)))
+        print(f"{arms}: {alone.mean():,.0f} rewards one at a time, {paid.sum() / alone.sum():.3f} times as many with "
+              f"64 at once, in {waiting.mean():.2f} times the time of no waiting", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -266,7 +266,7 @@ class Widths:
         return float(widths(bound, law, (t,), 10)[0])
 
 
-def print_widths(seeds=20):
+def print_widths(seeds=100):
     """The table in the docstring of `ConfidenceSequence`: width over that of the default kind, which is in brackets.
 
     Without "hoeffding", which is 1.2 to 30 times as wide.

@@ -34,7 +34,7 @@ def test_golden_pickles_say_something():
 # Journals of `race_async`.
 
 
-@pytest.mark.parametrize("form", ["journal", "sent"])       # before and since calls are written down before they are made
+@pytest.mark.parametrize("form", ["journal", "sent"])       # before and since a call is written down before it is made
 @pytest.mark.parametrize(("version", "kind"), [(v, kind) for v in KEPT_JOURNALS for kind in KEPT_JOURNALS[v]])
 def test_a_race_goes_on_from_a_golden_journal_and_asks_nothing_twice(version, kind, form, tmp_path):
     kept, path = KEPT_JOURNALS[version][kind], tmp_path / "journal"
