@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._labels import Strangers, is_missing
 from fastrace.model_selection._row_scores import Accuracy, Floats, OfProbabilities, RowScore, row_score, scaled_support
@@ -142,7 +142,7 @@ def race_predictions(
     >>> result.best, result.fraction_read < 0.2
     (19, True)
     """
-    with _checks.options_of("race_predictions"):
+    with _callers.options_of("race_predictions"):
         _checks.choice(missing, "missing", _checks.MISSING_REWARDS)
     _frames.require_same_rows(y_true=y_true, y_pred=y_pred, sample_weight=sample_weight)
     rewards = _Rewards(y_true, y_pred, row_score(scoring), sample_weight, labels, n_candidates, missing != "raise")
@@ -153,7 +153,7 @@ def race_predictions(
         raise ValueError("missing is 'drop' and rows have different weights (sample_weight, or those of the score); "
                          "the mean over the rows that remain is then unknown until all are read: take missing='worst', "
                          "or leave out the rows without predictions beforehand")
-    with _checks.options_of("race_predictions"):
+    with _callers.options_of("race_predictions"):
         given = _checks.arm_names(names, rewards.count)
     if missing == "worst" and ends is not None and not rewards.plain:
         if np.ndim(ends[0]):
@@ -167,7 +167,7 @@ def race_predictions(
     rewards.columns, rewards.names = columns, columns if given is None else given
     if support is None and missing != "worst":      # which counts as the low end of all that may be, not of what is
         ends = rewards.own_ends() or ends
-    with _checks.called_by("race_predictions"):
+    with _callers.called_by("race_predictions"):
         return race(
             CallableSource(rewards, rewards.count, len(rewards.y), reward_cost=price), delta, bound,
             support=scaled_support(ends, rewards.scale), epsilon=epsilon, n_best=n_best,

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace._math._half_widths import BOUNDS as RULES
 from fastrace._math._half_widths import RIGOROUS
 
@@ -106,7 +106,7 @@ class RaceOptions:
             "skewness_guard": lambda value: _checks.flag(value, "skewness_guard"),
             "tail_guard": lambda value: _checks.flag(value, "tail_guard"),
         }
-        with _checks.options_of("RaceOptions"):
+        with _callers.options_of("RaceOptions"):
             for name, value in self.given().items():
                 checks[name](value)
 
@@ -129,7 +129,7 @@ def takes_options(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
         options = spelled.get("options")
         if options is None:
             return function(*args, **spelled)
-        with _checks.options_of(type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__):
+        with _callers.options_of(type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__):
             given = _given(options, signature)
         try:
             said = signature.bind_partial(*args, **spelled).arguments

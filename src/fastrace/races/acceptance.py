@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace.control_variates import ControlVariate
 from fastrace.likelihoods import PairSource
 from fastrace.races import _options, _schedules
@@ -157,7 +157,7 @@ class AcceptTest(ThresholdRace):
     True
     """
 
-    @_checks.names_caller
+    @_callers.names_caller
     @_options.takes_options
     def __init__(
         self,
@@ -501,7 +501,7 @@ def metropolis_accept(
     >>> result.accepted, result.stopped_by, result.fraction_read < 0.2
     (False, 'bound', True)
     """
-    with _checks.options_of("metropolis_accept"):
+    with _callers.options_of("metropolis_accept"):
         test = AcceptTest(
             source,
             bound=bound,
@@ -559,7 +559,7 @@ def gibbs_binary(source: Any, *, log_prior_odds: float = 0.0, **options: Any) ->
     >>> bool(fr.gibbs_binary(np.full(1000, 0.02), log_prior_odds=-1.0, rng=1))
     True
     """
-    with _checks.options_of("gibbs_binary"):
+    with _callers.options_of("gibbs_binary"):
         test = AcceptTest(source, noise="barker", **options)
     test.accept(log_prior_odds)
     return test.result()
@@ -597,7 +597,7 @@ def in_slice(source: Any, log_u: float, *, log_prior_ratio: float = 0.0, **optio
     >>> bool(fr.in_slice(np.full(1000, -0.02), log_u=-0.7, rng=1))
     False
     """
-    with _checks.options_of("in_slice"):
+    with _callers.options_of("in_slice"):
         test = AcceptTest(source, **options)
     test.in_slice(log_u, log_prior_ratio)
     return test.result()

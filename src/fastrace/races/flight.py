@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fastrace._base import _checks, _clock
+from fastrace._base import _callers, _checks, _clock
 from fastrace._base._handed import handed_over
 from fastrace._base._progress import meter
 from fastrace._base._requests import AHEAD, InFlight
@@ -292,7 +292,7 @@ def _record(race: InFlight, book: Journal) -> None:
 
 
 def _race(n_arms: int, n_rows: int, delta: float, rng: Any, options: dict[str, Any]) -> FiniteRace:
-    with _checks.called_by("race_async"):
+    with _callers.called_by("race_async"):
         race = FiniteRace(n_arms, n_rows, delta, rng=rng, **options)
         if n_rows == 0 and options.get("offset") is None:
             raise ValueError("n_rows is 0 and there is no offset: nothing tells the arms apart")

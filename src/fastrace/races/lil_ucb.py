@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.races._lil as _lil
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace.races import _options
 from fastrace.results import RaceResult
 from fastrace.results.columns import named, naming
@@ -103,7 +103,7 @@ class LilUCB:
     2
     """
 
-    @_checks.names_caller
+    @_callers.names_caller
     def __init__(
         self,
         n_arms: int,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from fastrace._base import _checks
+from fastrace._base import _callers, _checks
 from fastrace._base._progress import track
 from fastrace.races.racing import FiniteRace
 from fastrace.results import RacePlan
@@ -91,7 +91,7 @@ def plan_race(
     >>> plan.quantile(0.9) < 0.8 * 40_000
     True
     """
-    with _checks.options_of("plan_race"):
+    with _callers.options_of("plan_race"):
         if options.get("proxy") is not None:
             raise ValueError("proxy is given; scores say nothing of simulated rewards: leave it out, and give the sd "
                              "that they leave, sd * sqrt(1 - r**2)")

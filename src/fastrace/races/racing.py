@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base import _callers, _checks, _clock, _frames, _progress
 from fastrace._base._requests import InFlight
 from fastrace.races import _options
 from fastrace.races._in_flight import Flight
@@ -183,7 +183,7 @@ class FiniteRace(InFlight):
 
     _scored = False     # whether its rewards are scores of predictions, and these no rewards
 
-    @_checks.names_caller
+    @_callers.names_caller
     @_options.takes_options
     def __init__(
         self,
@@ -594,7 +594,7 @@ def race(
     >>> result.best, result.n_read < 0.6 * plain.n_read
     (1, True)
     """
-    with _checks.options_of("race"):
+    with _callers.options_of("race"):
         if n_arms is None or n_rows is None:
             _by_name(rewards, delta, bound)
         _frames.require_same_rows(rewards=rewards, proxy=proxy)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace._base._progress import track
 from fastrace._base._words import counted
 from fastrace.control_variates import ControlVariate
@@ -87,7 +87,7 @@ class DiscreteSampler:
     5
     """
 
-    @_checks.names_caller
+    @_callers.names_caller
     @_options.takes_options
     def __init__(
         self,

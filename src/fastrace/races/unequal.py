@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 import fastrace.races._unequal as _unequal
 import fastrace.races._unequal_judge as _unequal_judge
 from fastrace import bounds
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace._base._words import counted
 from fastrace._math._half_widths import INVERTED
 from fastrace.races import _options
@@ -126,7 +126,7 @@ class UnequalRace:
     2
     """
 
-    @_checks.names_caller
+    @_callers.names_caller
     @_options.takes_options
     def __init__(
         self,
@@ -365,7 +365,7 @@ def race_sums(
     if isinstance(rewards, Mapping):
         names = list(rewards) if names is None else names
         rewards = list(rewards.values())
-    with _checks.options_of("race_sums"):
+    with _callers.options_of("race_sums"):
         if getattr(rewards, "ndim", 1) == 2 or column_names(rewards) is not None:
             shape = f" of shape {rewards.shape}" if hasattr(rewards, "shape") else ""
             raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from fastrace._base import _checks, _clock, _frames
+from fastrace._base import _callers, _checks, _clock, _frames
 from fastrace.baselines import KLLUCB, SAR, Direct, Halving, Incremental, MedianElimination
 from fastrace.pulls import PullSource, is_population
 from fastrace.results import SelectionResult
@@ -180,7 +180,7 @@ def select_best(
     >>> sorted(result.best.tolist())
     [17, 18, 19]
     """
-    with _checks.options_of("select_best"):
+    with _callers.options_of("select_best"):
         name = _checks.choice(method, "method", METHODS)
         generator = _checks.generator(rng)
         limit, end = _checks.budget(max_pulls, 1, False), _clock.deadline(max_seconds)

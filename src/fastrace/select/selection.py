@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base import _callers, _checks, _clock, _frames, _progress
 from fastrace._base._answers import take_apart
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
@@ -101,7 +101,7 @@ class Selection(OverTables, PullsInFlight):
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, SHARED_TEXTS)
         if "__init__" in vars(cls):
-            cls.__init__ = _checks.names_caller(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _callers.names_caller(cls.__init__)  # type: ignore[method-assign]
 
     def _check(
         self, n_arms: int, n_best: int, epsilon: float, delta: float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from fastrace._base import _checks
+from fastrace._base import _callers, _checks
 from fastrace._base._docs import filled
 from fastrace._base._words import ending
 from fastrace.results import StopResult
@@ -82,7 +82,7 @@ class StoppingRule:
         if not cls.__name__.startswith("_") and not hasattr(cls, "_holds_once"):
             raise TypeError(f"{cls.__name__} does not set _holds_once: say if its promise holds without replacement")
         cls.__doc__ = filled(cls.__doc__, PAGE)
-        _checks.own_init(cls)
+        _callers.own_init(cls)
 
     def result(self: Any) -> StopResult:
         """Return what is known now: estimate, interval, samples used and why it ended, as a `StopResult`."""

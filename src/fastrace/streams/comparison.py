@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._math._half_widths as _half_widths
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace.results import ComparisonResult
 from fastrace.streams import _observed, _rules
 from fastrace.streams._keys import canonical, keys_of, listed
@@ -41,7 +41,7 @@ def _alone(method: Method) -> Method:
     return called  # type: ignore[return-value]
 
 
-class Comparison(_checks.OwnInit):
+class Comparison(_callers.OwnInit):
     r"""Compare the means of streams that are observed, such as the variants of an A/B test, at any time.
 
     Rewards come as they come: unequal numbers per arm, in any order, chosen by somebody else. You may look after every

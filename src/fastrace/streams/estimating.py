@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 import fastrace._draws._row_order as _row_order
 import fastrace._math._half_widths as _half_widths
-from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base import _callers, _checks, _clock, _frames, _progress
 from fastrace._base._answers import keep_answer
 from fastrace._base._handed import handed_over
 from fastrace._base._words import counted, doubtful_after, endless
@@ -198,7 +198,7 @@ def estimate_mean(
     try:
         rule: Any = start_rule(method, epsilon, delta, support, accuracy, max_samples, options)
     except TypeError as error:
-        said = _checks.without_class(str(error))
+        said = _callers.without_class(str(error))
         if said != str(error):
             error.args = (f"estimate_mean: {said}",)
         raise

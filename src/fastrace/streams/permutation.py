@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastrace._base import _checks, _frames, _progress
+from fastrace._base import _callers, _checks, _frames, _progress
 from fastrace._base._handed import handed_over
 from fastrace.results import PermutationResult
 from fastrace.streams._counts import at_least, bisected, fewer
@@ -24,7 +24,7 @@ AT_ONCE = 1 << 25                   # bytes of resampled data that are held at o
 TOLERANCE = 100 * np.finfo(float).eps       # relative, of statistics that differ by rounding only; as in SciPy
 
 
-class PermutationTest(_checks.OwnInit):
+class PermutationTest(_callers.OwnInit):
     r"""Decide permutation or Monte-Carlo tests from as few resamples as possible, step by step.
 
     It stops as soon as the decision that all `n_resamples` resamples would give is clear, to either side. Use it where

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace._draws._row_order as _row_order
-from fastrace._base import _checks, _frames
+from fastrace._base import _callers, _checks, _frames
 from fastrace._base._words import counted
 
 Float = NDArray[np.float64]
@@ -20,7 +20,7 @@ MARGIN = 0.02                       # of the width of the support: most that a n
 PARTS = 8                           # of a coefficient, of which the best for an accuracy is taken
 
 
-class Proxy(_checks.OwnInit):
+class Proxy(_callers.OwnInit):
     r"""Subtract from dear rewards what a cheap proxy says of them, so that fewer are needed.
 
     Say, the verdicts of people are dear, and a language model has judged all items. Ask people about some items, drawn

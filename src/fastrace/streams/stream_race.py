@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import fastrace.streams._stream_race as _stream_race
-from fastrace._base import _checks, _clock, _frames, _progress
+from fastrace._base import _callers, _checks, _clock, _frames, _progress
 from fastrace._base._answers import Apart, take_apart
 from fastrace._base._docs import filled
 from fastrace._base._handed import handed_over
@@ -41,9 +41,9 @@ class StreamRace(RoundsInFlight):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.__doc__ = filled(cls.__doc__, PAGE)
-        _checks.own_init(cls)
+        _callers.own_init(cls)
         if "__init__" in vars(cls):
-            cls.__init__ = _checks.names_caller(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _callers.names_caller(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(
         self, n_arms: int, horizon: int | None, delta: float = 0.05, support: _checks.Support | None = None,

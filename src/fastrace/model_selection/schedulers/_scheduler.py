@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
-from fastrace._base import _checks, _clock
+from fastrace._base import _callers, _checks, _clock
 from fastrace._base._docs import filled
 from fastrace._base._words import counted
 from fastrace.model_selection._deadline import within
@@ -561,7 +561,7 @@ def _complete(cls: type[Scheduler]) -> None:
 
     @functools.wraps(build)
     def built(self: Scheduler, *args: Any, **options: Any) -> None:
-        with _checks.options_of(type(self).__name__):
+        with _callers.options_of(type(self).__name__):
             unknown = [name for name in options if name not in given]
             if unknown:
                 raise TypeError(f"there is no parameter {unknown[0]!r}; there are {', '.join(given)}")

@@ -15,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit, check_cv
 from sklearn.utils import check_random_state, get_tags, indexable
 
-from fastrace._base import _checks, _clock
+from fastrace._base import _callers, _checks, _clock
 from fastrace._base._docs import filled
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection.searches._candidates import Candidates, fault, names_of, settings_of
@@ -176,7 +176,7 @@ class CandidateSearch(_sklearn.BaseSearchCV):
         if saved is not None and not isinstance(self.random_state, (int, np.integer)):
             seeds = saved.seeds             # those that were drawn for the trainings that are kept
         settings = settings_of(self, np.random.RandomState(seeds[0]))
-        with _checks.options_of(type(self).__name__):
+        with _callers.options_of(type(self).__name__):
             names = _checks.arm_names(self.names, len(settings)) or tuple(names_of(settings))
         splits = self._splits(X, y, seeds[1], routed.splitter.split)
         return Task(self, X, y, scorers, metric, routed, callbacks, crew, checkpoint, saved, seeds, end, settings,

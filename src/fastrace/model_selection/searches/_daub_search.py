@@ -16,7 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import type_of_target
 
-from fastrace._base import _checks
+from fastrace._base import _callers, _checks
 from fastrace._base._progress import meter
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection._parquet_rows import ParquetRows
@@ -266,7 +266,7 @@ class DAUBSearchCV(CandidateSearch):
         if self.budget is not None and _checks.real(self.budget, "budget") < sizes[0]:
             raise ValueError(f"budget is {self.budget}; the first training takes {sizes[0]} rows")
         several = isinstance(task.scorers, _sklearn.MultimetricScorer) or None
-        with _checks.called_by(type(self).__name__):
+        with _callers.called_by(type(self).__name__):
             method = self._scheduler(task.names, n_rows, sizes)
         if self.first != "auto":
             method._checked_first(self.first)           # the result says so if there are not so many rows

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from fastrace._base import _checks, _clock, _frames
+from fastrace._base import _callers, _checks, _clock, _frames
 from fastrace._base._progress import meter
 from fastrace._base._words import WORST_REWARDS, counted
 from fastrace.model_selection._row_scores import Fold, RowScore, scaled_support
@@ -124,7 +124,7 @@ class HeldOut:
                                     f"and could predict", self.reasons)
                 offset = np.zeros(self.count)
                 offset[self.failed] = -np.inf
-                with _checks.called_by(type(search).__name__):
+                with _callers.called_by(type(search).__name__):
                     race = FiniteRace(
                         self.count, self.n_rows, delta, search.bound, first_look=search.first_look,
                         growth=search.growth, support=scaled_support(ends, self.scale), offset=offset,

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.dummy import DummyRegressor
 from sklearn.utils.metadata_routing import process_routing
 
-from fastrace._base import _checks
+from fastrace._base import _callers, _checks
 from fastrace._base._progress import meter
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection._row_scores import RowScore, row_score, row_scores
@@ -241,7 +241,7 @@ class RacingSearchCV(CandidateSearch):
     def _check_race(self, names: tuple[str, ...], metric: Metric) -> None:
         """Check what the race is asked for before anything is trained."""
         count = len(names)
-        with _checks.options_of(type(self).__name__):
+        with _callers.options_of(type(self).__name__):
             _checks.epsilon(self.epsilon)
             _checks.budget(self.max_pulls, count, count > _checks.n_best(self.n_best, count))
             costs(self, names)
