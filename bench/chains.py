@@ -208,9 +208,14 @@ def softmax() -> Any:
     return mcmc.Softmax(*headline.softmax(), prior_sd=10.0)
 
 
-def softmax_of_groups(n_groups: int, n_classes: int) -> Any:
-    X, y, codes = headline.softmax_of_groups(n_groups, n_classes)
-    return mcmc.Softmax(X, y, n_classes, groups=codes)
+def softmax_of_groups(n_groups: int, n_classes: int, correlated: bool = False, **options: Any) -> Any:
+    X, y, codes = headline.softmax_of_groups(n_groups, n_classes, **options)
+    prior = {"group": {"correlation": mcmc.LKJ(2.0)}} if correlated else None
+    return mcmc.Softmax(X, y, n_classes, groups=codes, group_prior=prior)
+
+
+def hmc_of_classes(n_groups: int, n_classes: int, options: dict[str, Any]) -> Figure:
+    return chains(lambda: mcmc.HMC(softmax_of_groups(n_groups, n_classes, **options)), 500)
 
 
 def softmax_of_groups_by_nuts(n_groups: int, n_classes: int) -> Figure:
@@ -420,6 +425,23 @@ ROWS = {
             {"NumPyro NUTS": partial(softmax_of_groups_by_nuts, n_groups, n_classes)},
         )
         for n_groups, n_classes in ((200, 5), (1000, 3))
+    },
+    **{
+        f"softmax-{n_groups}-{name}": Row(
+            f"softmax, {n_rows:,} rows, {n_groups:,} groups x {n_classes} classes, {words}",
+            math.nan,
+            {
+                "mcmc.sample": partial(chains, partial(softmax_of_groups, n_groups, n_classes, **options), n_draws),
+                "HMC": partial(hmc_of_classes, n_groups, n_classes, options),
+            },
+            {},
+        )
+        for n_groups, n_classes, n_rows, n_draws, name, words, options in (
+            (200, 5, 100_000, 10_000, "correlated", "LKJ", {"correlated": True}),
+            (199, 3, 6000, 4000, "skewed", "of very different size", {"n_rows": 6000, "sd": 1.5, "skewed": True}),
+            (199, 5, 6000, 4000, "correlated-skewed", "the same with LKJ",
+             {"n_rows": 6000, "sd": 1.0, "skewed": True, "correlated": True}),
+        )
     },
     "headline": Row(
         "near-normal logistic, 1e5 rows, d = 10, exact",

@@ -30,14 +30,20 @@ def softmax(n_rows=100_000, n_classes=5, dim=20):
     return X, np.argmax(eta + rng.gumbel(size=eta.shape), axis=1)
 
 
-def softmax_of_groups(n_groups, n_classes, n_rows=100_000, dim=3):
-    """An intercept, columns, and intercepts of each group and class, with a standard deviation of .6; codes last."""
+def softmax_of_groups(n_groups, n_classes, n_rows=100_000, dim=3, sd=0.6, skewed=False):
+    """An intercept, columns, and intercepts of each group and class, with a standard deviation of `sd`; codes last.
+
+    Groups are as likely as each other, or the k-th in proportion to 1 / k, beside one row of each.
+    """
     rng = np.random.default_rng(20261128)
     X = np.column_stack([np.ones(n_rows), rng.standard_normal((n_rows, dim - 1))])
     codes = rng.integers(n_groups, size=n_rows)
+    if skewed:
+        share = 1.0 / np.arange(1, n_groups + 1)
+        codes = np.r_[np.arange(n_groups), rng.choice(n_groups, n_rows - n_groups, p=share / share.sum())]
     eta = np.zeros((n_rows, n_classes))
     eta[:, 1:] = X @ (0.5 * rng.standard_normal((dim, n_classes - 1)))
-    eta[:, 1:] += (0.6 * rng.standard_normal((n_groups, n_classes - 1)))[codes]
+    eta[:, 1:] += (sd * rng.standard_normal((n_groups, n_classes - 1)))[codes]
     return X, np.argmax(eta + rng.gumbel(size=eta.shape), axis=1), codes
 
 

@@ -200,7 +200,8 @@ ARGUMENTS = {
         (np.zeros(2), 0.0, np.zeros(2), expanded()[0].curvature), {}),
     "_arrow.ArrowFactor": lambda: ((expanded()[0].curvature, [(2, 1)]), {}),
     "_hamiltonian.HamiltonianInner": lambda: (expanded(), {}), "_nested_normal.NormalInner": lambda: (expanded(), {}),
-    "_group_blocks.GroupBlocks": group_blocks, "_scaled.ScaledInner": scaled_inner,
+    "_group_blocks.ClassBlocks": group_blocks, "_group_blocks.GroupBlocks": group_blocks,
+    "_scaled.ScaledInner": scaled_inner,
     "_slopes.Slopes": call(2, 4), "_slopes.GLMSlopes": lambda: ((model(),), {}),
     "_slopes.AskedSlopes": call(lambda theta: (0.0, theta), 2, 4),
     "_row_hamiltonian.RowInner": row_inner, "_row_hamiltonian.RowMove": row_move,
@@ -311,7 +312,8 @@ WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.
          "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_row_hamiltonian.RowMove",
          "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
-NO_METHODS = {"_class_at.ClassAt", "_group_blocks.GroupBlocks", "_weighted.WeightedRace", "_xla_chain.Crew"}
+NO_METHODS = {"_class_at.ClassAt", "_group_blocks.ClassBlocks", "_group_blocks.GroupBlocks", "_weighted.WeightedRace",
+              "_xla_chain.Crew"}
 
 
 @pytest.mark.parametrize("name", sorted(COMPILED))

@@ -232,11 +232,12 @@ def log_normal(x, mean, precision):
     return 0.5 * (np.linalg.slogdet(precision)[1] - (x - mean) @ precision @ (x - mean))
 
 
-def sweep(inner, groups, rows, theta, rng):
+def sweep(inner, groups, rows, theta, rng, sliced=None):
     """Effects of each group given all else, proposed about Newton's step or on an ellipse of their prior.
 
     `groups` are coordinates of the effects of each. `rows(k, psi)` gives the log-likelihood of the rows of group k, its
-    gradient by the effects and minus its Hessian, rows that are curved upwards left out of that.
+    gradient by the effects and minus its Hessian, rows that are curved upwards left out of that. Groups that are not
+    `sliced` propose about Newton's step in each sweep; by default all are.
     """
     n = inner.prior.n_seen
     psi, phi = theta[:n], theta[n:]
@@ -255,8 +256,10 @@ def sweep(inner, groups, rows, theta, rng):
         return value + log_normal(effects, 0.0 * effects, prior), effects + np.linalg.solve(
             A, gradient - prior @ effects), A
 
-    if rng.random() < 0.5:
-        for k, own in enumerate(groups):
+    sliced = np.ones(len(groups), dtype=bool) if sliced is None else sliced
+    by_newton = rng.random() < 0.5
+    for k, own in enumerate(groups):
+        if by_newton or not sliced[k]:
             value, center, A = newton(k, own, psi[own])
             xi = np.array([rng.standard_normal() for _ in own])
             new = center + np.linalg.solve(np.linalg.cholesky(A).T, xi)
@@ -264,9 +267,10 @@ def sweep(inner, groups, rows, theta, rng):
             ratio = there - value + log_normal(psi[own], back, A_there) - log_normal(new, center, A)
             if ratio + rng.standard_exponential() > 0.0:
                 out[own] = new
-        return np.r_[out, phi]
     slices = []
     for k, own in enumerate(groups):
+        if by_newton or not sliced[k]:
+            continue
         xi = np.array([rng.standard_normal() for _ in own])
         noise = np.linalg.solve(np.linalg.cholesky(P[np.ix_(own, own)]).T, xi)
         level, angle = rows(k, psi)[0] - rng.standard_exponential(), 2.0 * math.pi * rng.random()
@@ -292,7 +296,7 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
     With walks a twentieth are those of all coordinates. Plain ones along given directions follow: with far above 1 half
     of them are longer, and phi moves given psi after each. Then phi moves along the rows of `scalings`, standardised
     effects held; then come plain steps along `shifts`, and `sweeps` with a move of phi: for each factor its
-    groups, and the log-likelihood of them, as `sweep` takes it.
+    groups, the log-likelihood of them, as `sweep` takes it, and which of them slice.
     """
     n = inner.prior.n_seen
 
@@ -347,8 +351,8 @@ def exact_step(inner, log_likelihood, theta, rng, n_inner=1, stride=0.0, walks=N
         level, new = -rng.standard_exponential(), theta.copy()
         new[:n] += rng.standard_normal() * way
         theta = new if whole(new) - whole(theta) > level else theta
-    for groups, rows in sweeps:
-        theta = sweep(inner, groups, rows, theta, rng)
+    for groups, rows, *sliced in sweeps:
+        theta = sweep(inner, groups, rows, theta, rng, *sliced)
     if len(sweeps):
         rng.bit_generator.random_raw()
         rng.standard_exponential()

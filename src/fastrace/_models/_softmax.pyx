@@ -111,13 +111,6 @@ cdef class SoftmaxSource(TermSource):
            [-1.0986, -0.3064]])
     """
 
-    cdef readonly GLMSource rows
-    cdef readonly Py_ssize_t n_classes
-    cdef readonly object offset             # ndarray of float64, shape (n_rows, n_classes - 1), or None
-    cdef cnp.ndarray labels
-    cdef readonly object places             # of a class's coefficients and effects among all, (n_free, width), or None
-    cdef Py_ssize_t n_free, width
-
     def __cinit__(self):
         guard_await(&self.guard, 1)
 
@@ -247,6 +240,52 @@ cdef class SoftmaxSource(TermSource):
             free(work)
             free(ordered)
             free(room)
+        return 0
+
+    cdef int derive(self, const double *theta, const int64_t *rows, Py_ssize_t n_rows, double *level, double *share,
+                    double *label) except -1 nogil:
+        cdef Py_ssize_t p = self.width, n_free = self.n_free, first = 0, count, i, k
+        cdef const int32_t *labels = <const int32_t *>cnp.PyArray_DATA(self.labels)
+        cdef const double *apart = NULL
+        cdef const double *ordered
+        cdef double *room = <double *>malloc(n_free * p * sizeof(double))
+        cdef double *work = <double *>malloc((2 * n_free + 1) * FR_GLM_BLOCK * sizeof(double))
+        cdef const double **tables = <const double **>malloc(n_free * sizeof(double *))
+        cdef double **columns = <double **>malloc(n_free * sizeof(double *))
+        cdef double *shares = work + n_free * FR_GLM_BLOCK
+        cdef double *log_sum = work + 2 * n_free * FR_GLM_BLOCK
+        if self.offset is not None:
+            apart = <const double *>cnp.PyArray_DATA(<cnp.ndarray>self.offset)
+        try:
+            if room == NULL or work == NULL or tables == NULL or columns == NULL:
+                with gil:
+                    raise MemoryError()
+            ordered = self.by_class(theta, room if self.places is not None else NULL)
+            for k in range(n_free):
+                tables[k], columns[k] = ordered + k * p, work + k * FR_GLM_BLOCK
+            while first < n_rows:
+                count = min(FR_GLM_BLOCK, n_rows - first)
+                if fr_glm_predict(&self.rows.model, rows + first, 0, count, tables, n_free, columns):
+                    with gil:
+                        raise MemoryError()
+                if apart != NULL:
+                    for i in range(count):
+                        for k in range(n_free):
+                            columns[k][i] += apart[rows[first + i] * n_free + k]
+                fr_softmax_expand(work, n_free, count, shares, log_sum)
+                for i in range(count):
+                    k = labels[rows[first + i]]
+                    label[first + i] = k
+                    level[first + i] = (columns[k - 1][i] if k else 0.0) - log_sum[i]
+                    for k in range(n_free):
+                        share[(first + i) * n_free + k] = shares[k * FR_GLM_BLOCK + i]
+                weigh(self.rows.model.weight, rows + first, 0, count, level + first)
+                first += count
+        finally:
+            free(room)
+            free(work)
+            free(tables)
+            free(columns)
         return 0
 
     cdef int cubes(self, const double *steps, const int64_t *rows, Py_ssize_t n_rows, double *out) except -1 nogil:

@@ -300,6 +300,8 @@ def _nested(model: Model, n: int, rng: np.random.Generator) -> tuple[_Weighted, 
     """For priors with hyperparameters: draws of prior times expansion, weighted by what that leaves; and doubts."""
     kernel = SurrogateMetropolis(model, decision="exact")
     compressed = kernel.compressed
+    if kernel._swept:
+        kernel._stay = None  # moves that leave effects to sweeps would make draws that depend on each other
     draws, beside = kernel._drawn(_THIN * (n + _ARRIVING), _THIN * _ARRIVING, _THIN, rng)
     seen = draws[:, : model.n_seen]
     left = model._log_likelihoods(seen) - [compressed.log_likelihood(psi) for psi in seen] + beside

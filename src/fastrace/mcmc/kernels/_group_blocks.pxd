@@ -16,14 +16,17 @@ from fastrace.mcmc.kernels._chain cimport Chain
 cdef class GroupBlocks:
     cdef guard_t guard
     cdef readonly Py_ssize_t n_groups, n_rows, width
+    cdef readonly Py_ssize_t n_free             # predictors of a row, of each of which a group has as many effects
     cdef readonly GroupBlocks following         # of another factor, which is swept next, or None
     cdef readonly Quadratic surrogate           # the expansion that rewards leave out
     cdef JointPrior prior
     cdef Py_ssize_t n_all                       # rows, those of other groups too
     cdef Py_ssize_t first_precision             # of the effects, among what `prior.conditional` gives
-    cdef cnp.ndarray _rows, _values, _places, _ends, _blocks, _places_open, _rows_open, _memory
+    cdef readonly Py_ssize_t n_sliced           # groups that slice in half of the sweeps
+    cdef cnp.ndarray _rows, _values, _places, _ends, _blocks, _places_open, _rows_open, _memory, _sliced
+    cdef const char *sliced                     # n_groups: which these are
     cdef const int64_t *rows                    # n_rows: those of one group after those of another
-    cdef const double *values                   # n_rows x width: what the effects of these rows multiply
+    cdef const double *values                   # n_rows x (width / n_free): what the effects of these rows multiply
     cdef const Py_ssize_t *places               # n_groups: where the effects of a group begin in psi
     cdef const Py_ssize_t *ends                 # n_groups: where its rows end
     cdef const double *blocks                   # n_groups x width x width: curvatures of `surrogate`
@@ -41,9 +44,9 @@ cdef class GroupBlocks:
     cdef double *noise                          # n_groups x width: draws of the prior
     cdef Py_ssize_t *open                       # groups without a point on their slice, and
     cdef int64_t *rows_open                     # the rows of these
-    cdef double *level                          # n_all each: terms at a point,
-    cdef double *by_eta                         # their derivatives in the predictor
-    cdef double *bent                           # and second derivatives
+    cdef double *level                          # n_all: terms at a point,
+    cdef double *by_eta                         # n_all x n_free: derivatives in a predictor, or shares of classes,
+    cdef double *bent                           # n_all: and second derivatives, or a row's class
     cdef double total                           # of the terms of the group that `newton` looked at
     cdef int64_t visited                        # rows read in a sweep, once for each point
     cdef double *root                           # width x width: factor of the precision of what is proposed from
@@ -51,14 +54,20 @@ cdef class GroupBlocks:
     cdef double *step                           # and how far the effects go
 
     cdef int sweep(self, Chain chain, bitgen_t *bits) except -1 nogil
-    cdef int about_newton(self, Chain chain, bitgen_t *bits) except -1 nogil
+    cdef int about_newton(self, Chain chain, bint others, bitgen_t *bits) except -1 nogil
     cdef int on_ellipses(self, Chain chain, bitgen_t *bits) except -1 nogil
     cdef int add_terms(self, Chain chain, Py_ssize_t arm, Py_ssize_t count) except -1 nogil
     cdef int differentiate(self, Chain chain, const double *psi) except -1 nogil
+    cdef void add_rows(self, Py_ssize_t g) noexcept nogil
     cdef double newton(self, Py_ssize_t g, const double *now) noexcept nogil
     cdef double away(self, const double *effects) noexcept nogil
     cdef void gradient(self, const double *psi) noexcept nogil
     cdef double fall(self, Py_ssize_t g, const double *now, const double *new) noexcept nogil
+
+
+# The same where rows have a predictor for each class but the first.
+cdef class ClassBlocks(GroupBlocks):
+    cdef const double *times                    # n_all: weights of rows, or NULL
 
 
 cdef inline double form(const double *a, const double *x, Py_ssize_t q) noexcept nogil:

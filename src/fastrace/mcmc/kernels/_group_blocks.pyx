@@ -12,6 +12,7 @@ from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._models._arrow cimport Arrow, factor_block, Quadratic, solve_lower, solve_upper
 from fastrace._models._expanded cimport Expanded
 from fastrace._models._priors cimport JointPrior
+from fastrace._models._softmax cimport SoftmaxSource
 from fastrace.likelihoods cimport fr_glm_derivatives, GLMSource
 from fastrace.mcmc.kernels._chain cimport Chain, begin
 
@@ -24,7 +25,7 @@ cdef extern from "numpy/random/distributions.h" nogil:
 cdef enum:
     MOST_SHRINKS = 200              # of a slice
 
-cdef double NEWTON_SHARE = 0.5      # of sweeps that propose about Newton's step; the others slice
+cdef double NEWTON_SHARE = 0.5      # of sweeps that propose about Newton's step; in the others groups slice
 
 cnp.import_array()
 
@@ -52,10 +53,14 @@ cdef class GroupBlocks:
         Those to sweep over; each has rows.
     first_precision : int
         Where the precision of the effects begins among those of the prior.
-    values : ndarray of shape (n_rows, width)
+    values : ndarray of shape (n_rows, width / n_free)
         What the effects of each row multiply.
     following : GroupBlocks, optional
         Of another factor, to be swept after this one.
+    sliced : array_like of bool, shape (n_groups,), optional
+        Which of the groups slice; the others propose about Newton's step in all sweeps. By default all slice.
+    n_free : int, default 1
+        Predictors of a row. Effects of a group stand value by value, and of each value predictor by predictor.
 
     References
     ----------
@@ -68,9 +73,9 @@ cdef class GroupBlocks:
         guard_await(&self.guard, 0)
 
     def __init__(self, Quadratic surrogate not None, JointPrior prior not None, factor, groups, first_precision,
-                 values, GroupBlocks following=None):
+                 values, GroupBlocks following=None, n_free=1, sliced=None):
         cdef Arrow curvature = surrogate.curvature
-        cdef Py_ssize_t n = surrogate.dim, q = factor.width
+        cdef Py_ssize_t n = surrogate.dim, q = factor.width, free = n_free
         cdef double *number
         guard_check_built(&surrogate.guard, surrogate)
         if following is not None:
@@ -80,8 +85,8 @@ cdef class GroupBlocks:
         if prior.n_seen != n or not len(groups) or not counts.all():
             raise ValueError(f"the prior is of {prior.n_seen} parameters that rows see, and the surrogate of {n}; "
                              f"{len(groups)} groups have {counts.tolist()} rows, and each needs one")
-        if np.shape(values) != (len(codes), q):
-            raise ValueError(f"values has shape {np.shape(values)}; ({len(codes)}, {q}) is needed")
+        if free < 1 or q % free or np.shape(values) != (len(codes), q // free):
+            raise ValueError(f"values has shape {np.shape(values)}; ({len(codes)}, {q} / {free}) is needed")
         guard_build(&self.guard, 0, self)
         order = np.argsort(codes, kind="stable")
         order = order[np.isin(codes[order], groups)]
@@ -89,13 +94,18 @@ cdef class GroupBlocks:
         self._places = (factor.start + groups * q).astype(np.intp)
         self._values = np.ascontiguousarray(np.asarray(values, dtype=np.float64)[order])
         self.n_groups, self.n_rows, self.width = len(groups), len(order), q
-        self.n_all = len(codes)
+        self.n_all, self.n_free = len(codes), free
+        self._sliced = np.ones(len(groups), np.int8) if sliced is None else np.array(sliced, dtype=bool).astype(np.int8)
+        if self._sliced.shape[0] != self.n_groups:
+            raise ValueError(f"sliced has shape {np.shape(sliced)}; ({self.n_groups},) is needed")
+        self.sliced, self.n_sliced = <const char *>cnp.PyArray_DATA(self._sliced), int(self._sliced.sum())
         self.surrogate = surrogate.shared()
         self._blocks = curvature.blocks_at(self._places, q)
         self.prior, self.first_precision, self.following = prior.copy(), first_precision, following
         self._places_open = np.zeros(self.n_groups, dtype=np.intp)
         self._rows_open = np.zeros(self.n_rows, dtype=np.int64)
-        self._memory = np.zeros(3 * n + prior.n_precision + (7 + q) * self.n_groups + 3 * self.n_all + q * q + 2 * q)
+        self._memory = np.zeros(3 * n + prior.n_precision + (7 + q) * self.n_groups + (2 + free) * self.n_all + q * q
+                                + 2 * q)
         number = <double *>cnp.PyArray_DATA(self._memory)
         self.mean, self.gap, self.slope = number, number + n, number + 2 * n
         self.precision = number + 3 * n
@@ -105,8 +115,8 @@ cdef class GroupBlocks:
         self.sums, self.above = self.low + 3 * self.n_groups, self.low + 4 * self.n_groups
         self.noise = self.low + 5 * self.n_groups
         self.level = self.noise + q * self.n_groups
-        self.by_eta, self.bent = self.level + self.n_all, self.level + 2 * self.n_all
-        self.root = self.level + 3 * self.n_all
+        self.bent, self.by_eta = self.level + self.n_all, self.level + 2 * self.n_all
+        self.root = self.by_eta + free * self.n_all
         self.middle, self.step = self.root + q * q, self.root + q * q + q
         self.open = <Py_ssize_t *>cnp.PyArray_DATA(self._places_open)
         self.rows_open = <int64_t *>cnp.PyArray_DATA(self._rows_open)
@@ -141,26 +151,18 @@ cdef class GroupBlocks:
         return out
 
     cdef int differentiate(self, Chain chain, const double *psi) except -1 nogil:
-        """Terms of all rows at psi, with two derivatives in the predictor of each."""
+        """Terms of all rows at psi, with what tells two derivatives in their predictors."""
         if fr_glm_derivatives(&(<GLMSource>(<Expanded>chain.source).source).model, psi, 0, self.n_all, self.level,
                               self.by_eta, self.bent):
             with gil:
                 raise MemoryError()
         return 0
 
-    cdef double newton(self, Py_ssize_t g, const double *now) noexcept nogil:
-        """Where Newton's step leads from the effects of a group into `middle`, the factor of A into `root`.
-
-        Returns the log density of the effects plus log |A| / 2, up to a constant; minus infinity where there is none.
-        """
+    cdef void add_rows(self, Py_ssize_t g) noexcept nogil:
+        """Add terms, gradient and curvature by a group's effects, of its rows, to `total`, `middle` and `root`."""
         cdef Py_ssize_t a, b, i, k, q = self.width
-        cdef const double *P = self.precision + self.first_precision
         cdef const double *z
-        cdef double out = -0.5 * form(P, now, q), curved
-        self.total = 0.0
-        memcpy(self.root, P, q * q * sizeof(double))
-        for a in range(q):
-            self.middle[a] = -product_at(P, now, a, q)
+        cdef double curved
         for i in range(self.ends[g - 1] if g > 0 else 0, self.ends[g]):
             k, z = self.rows[i], self.values + i * q
             curved = max(0.0, -self.bent[k])
@@ -169,6 +171,20 @@ cdef class GroupBlocks:
                 self.middle[a] += self.by_eta[k] * z[a]
                 for b in range(a + 1):
                     self.root[a * q + b] += curved * z[a] * z[b]
+
+    cdef double newton(self, Py_ssize_t g, const double *now) noexcept nogil:
+        """Where Newton's step leads from the effects of a group into `middle`, the factor of A into `root`.
+
+        Returns the log density of the effects plus log |A| / 2, up to a constant; minus infinity where there is none.
+        """
+        cdef Py_ssize_t a, b, q = self.width
+        cdef const double *P = self.precision + self.first_precision
+        cdef double out = -0.5 * form(P, now, q)
+        self.total = 0.0
+        memcpy(self.root, P, q * q * sizeof(double))
+        for a in range(q):
+            self.middle[a] = -product_at(P, now, a, q)
+        self.add_rows(g)                                # the lower triangle of `root`
         for a in range(q):
             for b in range(a):
                 self.root[b * q + a] = self.root[a * q + b]
@@ -192,15 +208,20 @@ cdef class GroupBlocks:
             out += sum * sum
         return 0.5 * out
 
-    cdef int about_newton(self, Chain chain, bitgen_t *bits) except -1 nogil:
-        """Proposals about Newton's step: `new` effects, and `gain` above 0 where a group takes them."""
+    cdef int about_newton(self, Chain chain, bint others, bitgen_t *bits) except -1 nogil:
+        """Proposals about Newton's step: `new` effects, and `gain` above 0 where a group takes them.
+
+        With `others`, of those groups alone that do not slice.
+        """
         cdef Py_ssize_t g, at, k, q = self.width
         cdef double here
         self.differentiate(chain, chain.now)
         for g in range(self.n_groups):
+            if others and self.sliced[g]:
+                continue
             at = self.places[g]
             here = self.newton(g, chain.now + at)
-            self.gain[g], self.left[g] = -INFINITY, -self.total
+            self.left[g] = -self.total
             if here == -INFINITY:
                 continue
             for k in range(q):
@@ -244,7 +265,8 @@ cdef class GroupBlocks:
         """Slices along ellipses, of all groups at once until each has its point; answers as `about_newton`."""
         cdef Py_ssize_t g, t, k, at, count = 0, kept, q = self.width
         for g in range(self.n_groups):
-            self.gain[g] = -INFINITY
+            if not self.sliced[g]:
+                continue
             memcpy(self.root, self.precision + self.first_precision, q * q * sizeof(double))
             if not factor_block(self.root, q):          # no density at such hyperparameters
                 continue
@@ -295,10 +317,15 @@ cdef class GroupBlocks:
         self.prior.conditional(chain.phi_now, self.mean, self.precision)
         self.gradient(chain.now)
         memcpy(chain.new, chain.now, chain.n_seen * sizeof(double))
+        for g in range(self.n_groups):
+            self.gain[g] = -INFINITY
         if bits.next_double(bits.state) < NEWTON_SHARE:
-            self.about_newton(chain, bits)
+            self.about_newton(chain, False, bits)
         else:
-            self.on_ellipses(chain, bits)
+            if self.n_sliced < self.n_groups:
+                self.about_newton(chain, True, bits)
+            if self.n_sliced > 0:
+                self.on_ellipses(chain, bits)
         for g in range(self.n_groups):
             i = self.places[g]
             if self.gain[g] > 0.0:                      # not where it is nan
@@ -314,3 +341,40 @@ cdef class GroupBlocks:
             chain.step.n_read += self.visited
             chain.step.n_looks += 1
         return 0
+
+
+cdef class ClassBlocks(GroupBlocks):
+    """Sweeps over the effects of groups on the classes of a `SoftmaxSource`, of whose rows each has several predictors.
+
+    As `GroupBlocks` of n_free predictors, one for each class but the first: a group's effects on all classes move at
+    once. The curvature of a row in its predictors is that of a multinomial distribution, which is never downwards.
+    """
+
+    cdef int differentiate(self, Chain chain, const double *psi) except -1 nogil:
+        """Terms of the rows at psi, their classes, and the probabilities of these, in the order of `rows`."""
+        self.times = (<SoftmaxSource>(<Expanded>chain.source).source).rows.model.weight
+        return (<SoftmaxSource>(<Expanded>chain.source).source).derive(psi, self.rows, self.n_rows, self.level,
+                                                                       self.by_eta, self.bent)
+
+    cdef void add_rows(self, Py_ssize_t g) noexcept nogil:
+        cdef Py_ssize_t c, d, i, own, s, t, q = self.width, free = self.n_free, terms = self.width // self.n_free
+        cdef const double *z
+        cdef const double *share
+        cdef double times, pull, bend, both, total = 0.0
+        for i in range(self.ends[g - 1] if g > 0 else 0, self.ends[g]):
+            z, share, own = self.values + i * terms, self.by_eta + i * free, <Py_ssize_t>self.bent[i] - 1
+            times = self.times[self.rows[i]] if self.times != NULL else 1.0
+            total += self.level[i]
+            for c in range(free):
+                pull = times * ((1.0 if own == c else 0.0) - share[c])
+                for t in range(terms):
+                    self.middle[t * free + c] += pull * z[t]
+                for d in range(c + 1):
+                    bend = times * share[c] * ((1.0 if d == c else 0.0) - share[d])
+                    for t in range(terms):
+                        for s in range(t + 1):
+                            both = bend * z[t] * z[s]
+                            self.root[(t * free + c) * q + s * free + d] += both
+                            if d < c:
+                                self.root[(t * free + d) * q + s * free + c] += both
+        self.total = total

@@ -12,9 +12,10 @@ from fastrace._draws._rng cimport random_standard_exponential
 from fastrace._models._arrow cimport Quadratic
 from fastrace._models._expanded cimport Expanded
 from fastrace._models._priors cimport JointPrior
+from fastrace._models._softmax cimport SoftmaxSource
 from fastrace.likelihoods cimport GLMSource
 from fastrace.mcmc.kernels._chain cimport Chain, Move, begin, step_t
-from fastrace.mcmc.kernels._group_blocks cimport GroupBlocks
+from fastrace.mcmc.kernels._group_blocks cimport ClassBlocks, GroupBlocks
 
 import numpy as np
 
@@ -166,10 +167,12 @@ cdef class SurrogateMove(Move):
         raise TypeError("a SurrogateMove belongs to the kernel that made it and is not saved")
 
     cdef int suits(self, Chain chain) except -1:
-        if self.blocks is not None and not (isinstance(chain.source, Expanded)
-                                            and isinstance((<Expanded>chain.source).source, GLMSource)):
-            raise ValueError(f"groups move one by one, by the terms of a GLM in an Expanded source; the chain reads "
-                             f"{type(chain.source).__name__}")
+        if self.blocks is None:
+            return 0
+        kind = SoftmaxSource if isinstance(self.blocks, ClassBlocks) else GLMSource
+        if not (isinstance(chain.source, Expanded) and isinstance((<Expanded>chain.source).source, kind)):
+            raise ValueError(f"groups move one by one, by the terms of a {kind.__name__} in an Expanded source; the "
+                             f"chain reads {type(chain.source).__name__}")
         return 0
 
     cdef double level(self, bint plain) except? -1.0 nogil:

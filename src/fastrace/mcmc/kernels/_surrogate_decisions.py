@@ -31,6 +31,7 @@ ALONG_ROWS = 256  # rows, up to which these have walks of their own, where
 PILOT_OF_FEW, REFUSED = 100, 0.4  # of so many steps at most this share is accepted
 PILOT_OF_GROUPS, LASTS = 400, 2.5  # with groups, of so many a state lasts longer than this, in steps, on average, or
 LASTS_OF_FEW = 8.0  # than this where minibatches decide, beside which a sweep over groups is dear
+MOSTLY_ALL = 0.5  # of the rows; a race that reads more in a step is as dear as all
 PILOT_PASSES = 10_000_000  # rows that those of a model with groups may read
 NOISE = 0.5  # variance that minibatches then add to the log acceptance ratio
 LITTLE, CHEAP = 0.1, 32.0  # variance that is worth so many rows, which are read in less time than a move takes
@@ -159,25 +160,29 @@ class DecidedByRows(OnSurrogate, Racing):
 
         Such are many small groups, many parameters, or outcomes that columns separate. Rows that are walked along have
         normal factors. Where minibatches decide, a sweep is dear beside a move, and made only where "auto" chose
-        them and chains stand still.
+        them and chains stand still. Races of classes give way to all rows, beside which they are not worth their error.
         """
         model: Any = self.model
-        if not isinstance(model, GLM) or self._scaled:
+        classes = isinstance(model, Softmax)
+        if not (isinstance(model, GLM) or classes and model.factors) or self._scaled:
             return
         exact, swept = self.decision == "exact", bool(self._swept)
-        grouped = swept or (bool(model.factors) and model.n_rows <= PILOT_PASSES // PILOT_OF_FEW)
-        if not exact and not (asked == "auto" and grouped and self.decision == "poisson" and self._blocks is not None):
+        most = FLAT_ROWS if classes else PILOT_PASSES // PILOT_OF_FEW
+        grouped = swept or (bool(model.factors) and model.n_rows <= most)
+        by_few = self._blocks is not None if self.decision == "poisson" else classes
+        if not exact and not (asked == "auto" and grouped and by_few):
             return
-        if not grouped and (model.n_rows > ALONG_ROWS or model.factors or model.learns_scale or self.inner == "hmc"):
+        if not grouped and (classes or model.n_rows > ALONG_ROWS or model.factors or model.learns_scale
+                            or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)
         state, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
-        moved = steps.accepted
-        refused = exact and moved.mean() <= REFUSED
+        moved, whole = steps.accepted, exact or steps.rows.mean() > MOSTLY_ALL * model.n_rows
+        refused = whole and moved.mean() <= REFUSED
         if grouped and not (refused or swept):  # a chain of some effects a group may move well and stand still for long
-            more = (min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) if exact else PILOT_OF_GROUPS) - PILOT_OF_FEW
+            more = (min(PILOT_OF_GROUPS, PILOT_PASSES // model.n_rows) if whole else PILOT_OF_GROUPS) - PILOT_OF_FEW
             moved = np.concatenate([moved, self.run(rng, state, more)[1].accepted])
-            refused = _mean_run(moved) > (LASTS if exact else LASTS_OF_FEW)
+            refused = _mean_run(moved) > (LASTS if whole else LASTS_OF_FEW)
         self._engines = []
         if swept:
             self._walks_a_step = int(not refused and self._along is not None and len(self._along) == self._n_shared)
@@ -185,6 +190,7 @@ class DecidedByRows(OnSurrogate, Racing):
         if not refused:
             return
         if grouped:
+            self.decision = "exact" if self.decision == "race" else self.decision
             self._sweep_groups()
             return
         hat, no_effects = np.array(self.compressed.psi_hat), np.zeros(0, dtype=np.intp)

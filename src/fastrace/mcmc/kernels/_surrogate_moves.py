@@ -19,7 +19,7 @@ from fastrace._models.softmax_sums import expand_softmax, roots_of_rows
 from fastrace.mcmc._moving import mean_seen
 from fastrace.mcmc._scales import first_point, negative, parts_of
 from fastrace.mcmc.compression import Compressed, compress, prior_of, require_of, require_of_map
-from fastrace.mcmc.kernels._group_blocks import GroupBlocks
+from fastrace.mcmc.kernels._group_blocks import ClassBlocks, GroupBlocks
 from fastrace.mcmc.kernels._nested_normal import NormalInner, layout_of
 from fastrace.mcmc.kernels._rows import PILOT_SEED, SPREAD, ChainState, RowKernel, Tuning, first_inside
 from fastrace.mcmc.kernels._scaled import scaled_inner
@@ -374,7 +374,10 @@ class OnSurrogate(RowKernel):
     @property
     def _n_shared(self) -> int:
         """Coefficients of a model with groups, and its scale if it learns one, which rows see too."""
-        return int(self.model.n_columns + self.model.learns_scale)  # type: ignore[attr-defined]
+        model: Any = self.model
+        if isinstance(model, Softmax):
+            return model.n_columns * (model.n_classes - 1)
+        return int(model.n_columns + model.learns_scale)
 
     def _walks_of_shared(self) -> Array:
         """Steps of coefficients and a learned scale given the effects, along the axes of what is then their covariance.
@@ -383,7 +386,7 @@ class OnSurrogate(RowKernel):
         """
         model: Any = self.model
         metric, units = self.compressed.metric(), np.zeros((self._n_shared, model.n_seen))
-        units[np.arange(len(units)), np.arange(len(units)) - int(model.learns_scale)] = 1.0
+        units[np.arange(len(units)), np.arange(len(units)) - int(getattr(model, "learns_scale", False))] = 1.0
         unscaled = 1.0 / np.sqrt(np.array([unit @ metric.times(unit) for unit in units]))
         units *= unscaled[:, None]
         values, vectors = np.linalg.eigh(units @ np.array([metric.times(unit) for unit in units]).T)
@@ -505,11 +508,14 @@ class OnSurrogate(RowKernel):
     def _group_blocks(self) -> GroupBlocks | None:
         """What sweeps over groups' effects, factor by factor, with working memory of its own; None if nothing does."""
         model: Any = self.model
-        prior, out = self.compressed.prior, None
+        classes = isinstance(model, Softmax)
+        rows, free = (model._data.rows, model.n_classes - 1) if classes else (model._glm, 1)
+        prior, out, kind = self.compressed.prior, None, ClassBlocks if classes else GroupBlocks
         for k, groups in reversed(self._swept):
             first = len(prior.given[0]) + sum(f.n_groups * f.width**2 for f in model.factors[:k])
-            values = model.factors[k].values(model._glm.X, slice(0, model.n_rows))
-            out = GroupBlocks(self.compressed.quadratic, prior, model.factors[k], groups, first, values, out)
+            values = rows.factors[k].values(rows.X, slice(0, model.n_rows))
+            sliced = few_of_a_class(model, k)[groups] if classes else None
+            out = kind(self.compressed.quadratic, prior, model.factors[k], groups, first, values, out, free, sliced)
         return out
 
     def _draw(self, rng: np.random.Generator) -> Array:
@@ -548,6 +554,14 @@ def root_of_rows(factor: ArrowFactor) -> Array:
     for k, unit in enumerate(units[len(dense) :]):
         unit[arrow.start + k : arrow.start + arrow.n_blocks * arrow.width : arrow.width] = 1.0
     return np.stack([factor.draw(unit) for unit in units], axis=1)
+
+
+def few_of_a_class(model: Softmax, number: int) -> NDArray[np.bool_]:
+    """Which groups of a factor have no more rows of some class than effects on it, so that these may have a flat side.
+    """
+    factor, n = model._data.rows.factors[number], model.n_classes
+    counts = np.bincount(factor.codes.astype(np.intp) * n + model._classes, minlength=factor.n_groups * n)
+    return np.asarray(counts.reshape(-1, n).min(axis=1) <= factor.width)
 
 
 def marginal_of(

@@ -156,7 +156,10 @@ class SurrogateMetropolis(DecidedByRows):
     average, each counted as often as it lasts, or some effect has a flat side: it may go far out and take little of the
     likelihood, and its posterior reaches as far as the scale behind it lets it, whatever the expansion says. There are
     such sweeps too where "auto" chose minibatches, in models with one grouping factor and up to 100,000 rows, where
-    states last longer than 8: a step then reads all rows several times.
+    states last longer than 8: a step then reads all rows several times. Of a `Softmax` with groups and up to 20,000
+    rows there are such sweeps where the same holds, and all rows then decide where "auto" would have raced. Its groups
+    with more rows of each class than effects on it have no flat side as a rule: they propose about Newton's step in all
+    sweeps. Of more rows, small moves of all effects at once are cheaper than sweeps.
     Hyperparameters then move given the effects once more, each scale and each correlation also moves together with its
     effects, which stay standardised, and a coefficient against the effects of all groups where no row sees it: an
     intercept, a slope that varies, and the coefficient of a column that is the same in all rows of a group.
