@@ -6,6 +6,7 @@
 import copy
 import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -543,3 +544,24 @@ def test_candidates_of_a_search_have_names_and_numbers():
         assert race.names == names and race.cost == race.pulls @ COST
     with pytest.raises(ValueError, match="cost has the names 'a', 'b', 'c'; those of the candidates, 'max_depth=1'"):
         search.set_params(cost=pd.Series(COST, ARMS)).fit(x, x[:, 0] > 0)
+
+
+@pytest.mark.parametrize("door", [
+    lambda table: fr.race(table, support=(0, 1), rng=1),
+    lambda table: fr.FiniteRace(3, 400, support=(0, 1), rng=1).run(table),
+    lambda table: fr.BettingRace(3, support=(0, 1)).run(table, rng=1),
+])
+def test_errors_call_a_row_as_the_index_of_its_table_does(door):
+    values = np.random.default_rng(0).random((400, 3))
+    values[:, 1] = np.where(np.arange(400) % 2, 2.0, np.nan)
+    table = pd.DataFrame(values, columns=list("abc"))
+    pairs = pd.MultiIndex.from_product([[0, 1], range(200)])
+    for index in ([f"prompt{k}" for k in range(400)], np.arange(400)[::-1], pairs):
+        named = table.set_axis(index, axis=0)
+        with pytest.raises(ValueError, match=r"^arm 1 is 'b': the reward of arm 1 (on|in) row \d+ \(") as caught:
+            door(named)
+        place = int(re.search(r"row (\d+)", str(caught.value))[1])
+        assert f"row {place} ({named.index[place : place + 1].tolist()[0]!r}) is " in str(caught.value)
+    for plain in (table, table.to_numpy(), {"a": values[:, 0], "b": values[:, 1], "c": values[:, 2]}):
+        with pytest.raises(ValueError, match=r"the reward of arm 1 (on|in) row \d+ is "):
+            door(plain)

@@ -389,10 +389,11 @@ class named_arms:
     """Context manager: let an `arm_error` of this race begin with what the arm is called; leave all other errors alone.
 
     Those may come from a user's function, and even from another race that it runs. Quick, as single draws enter it.
+    Where the table has an index, `rows`, the row that the error is about is called by it, too.
     """
 
-    def __init__(self, names: Sequence[str] | None, race: object) -> None:
-        self.names, self.race = names, race
+    def __init__(self, names: Sequence[str] | None, race: object, rows: Any = None) -> None:
+        self.names, self.race, self.rows = names, race, rows
 
     def __enter__(self) -> None:
         pass
@@ -403,6 +404,10 @@ class named_arms:
         race, arm = vars(error).get("_fastrace_arm", (None, -1))
         if race == id(self.race):
             del error._fastrace_arm  # type: ignore[attr-defined]
+            place = None if self.rows is None else re.match(r"the reward of arm \d+ (?:on|in) row (\d+)", str(error))
+            if place is not None:
+                called = self.rows[int(place[1]) :][:1].tolist()[0]
+                error.args = (f"{place[0]} ({called!r}){str(error)[place.end():]}",)
             if self.names is not None:
                 error.args = (f"arm {arm} is {self.names[arm]!r}: {error}",)
 

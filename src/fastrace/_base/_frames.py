@@ -47,6 +47,15 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     return None if found is None else tuple(str(name) for name in found)
 
 
+def row_names(table: Any) -> Any:
+    """The index of a frame of pandas, where it says more than that rows count from 0; else None."""
+    if not hasattr(table, "columns"):
+        return None
+    index = next(iter(indexes(table)), None)
+    plain = index is None or getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
+    return None if plain else index
+
+
 def require_same_rows(**given: Any) -> None:
     """Refuse arguments, by name, whose pandas indexes differ, since rows are matched by position.
 

@@ -382,7 +382,7 @@ class FiniteRace(InFlight):
             self._not_in_flight("run()")
         end, ended = _clock.deadline(max_seconds), ""
         try:
-            with (naming(self, columns, self._race), shown(o, progress, end) as report,
+            with (naming(self, columns, self._race, _frames.row_names(source)), shown(o, progress, end) as report,
                   receipts(rewards, self._race, o, self._names, lambda: self) as running):
                 if self._flight is not None:
                     self._flight.finish(running.read)
@@ -634,7 +634,7 @@ def race(
         end = _clock.deadline(max_seconds)
     going: FiniteRace | None = None
     try:
-        with (_checks.named_arms(known, core), shown(settings, progress, end) as report,
+        with (_checks.named_arms(known, core, _frames.row_names(rewards)), shown(settings, progress, end) as report,
               receipts(source, core, settings, known, lambda: _begun(settings, core, known, source)) as running):
             core.run(running, report, not dear(source, settings))
     except _clock.OutOfTime as late:

@@ -70,15 +70,15 @@ def model_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 @contextlib.contextmanager
-def naming(race: Any, columns: tuple[str, ...] | None, core: object) -> Iterator[None]:
+def naming(race: Any, columns: tuple[str, ...] | None, core: object, rows: Any = None) -> Iterator[None]:
     """Let a race remember the names of a table that it runs on; one that is refused leaves the former names.
 
-    After Ctrl-C the race keeps them, as it has rows of that table.
+    After Ctrl-C the race keeps them, as it has rows of that table. Errors call its rows as its index `rows` does.
     """
     former = race._names
     race._names = remembered(former, columns)
     try:
-        with _checks.named_arms(race._names, core):
+        with _checks.named_arms(race._names, core, rows):
             yield
     except Exception:
         race._names = former

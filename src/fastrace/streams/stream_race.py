@@ -318,7 +318,7 @@ class StreamRace(RoundsInFlight):
         columns = column_names(rewards)
         end = _clock.deadline(max_seconds)
         shown, last = _checks.flag(progress, "progress"), MOST_ROUNDS if limit is None else min(limit, MOST_ROUNDS)
-        with naming(self, columns, race), _progress.meter("rewards", limit, shown) as show:
+        with naming(self, columns, race, _frames.row_names(rewards)), _progress.meter("rewards", limit, shown) as show:
             endless = function and limit is None and self._need_not_end()
 
             def go_on(part: int, is_last: bool) -> bool:
