@@ -147,7 +147,7 @@ def test_moves_are_those_of_the_twin(dense):
 
     rng, at, accepted, gradients = np.random.default_rng(8), start, [], 0
     for theta in ours:
-        xi, acceptance, count = split_trajectory(prior.free_of(at), density, center,
+        xi, acceptance, count, _ = split_trajectory(prior.free_of(at), density, center,
                                                  root if dense else np.diag(root), 0.7, 1.5, rng)
         at, gradients = prior.from_free(xi), gradients + count
         accepted.append(acceptance)
@@ -505,3 +505,120 @@ def test_a_gradient_of_classes_is_priced_as_numpy_takes_it():
     pilots = [_choice._Pilot(mcmc.HMC(model)) for model in models]
     prices = [(pilot.work - 36.0) / pilot.rows for pilot in pilots]
     np.testing.assert_allclose(prices, [3 * 0.85, 0.3])
+
+
+# Divergent trajectories.
+
+
+def waiting(seen):
+    """Rates of waiting times, below 0 impossible; `seen` gets the points at which that was found."""
+    y = np.random.default_rng(3).exponential(2.0, 6)
+
+    def terms(theta, rows):
+        if theta[0] > 0.0:
+            return np.log(theta[0]) - theta[0] * y[rows]
+        seen.append(theta[0])
+        return np.full(len(rows), -np.inf)
+
+    def derivatives(theta, rows):
+        return 1.0 / theta[0] - y[rows][:, None], np.full((len(rows), 1, 1), -(theta[0] ** -2.0))
+
+    return mcmc.FunctionModel(terms, 1, 6, derivatives=derivatives, start=[0.5], prior_sd=10.0)
+
+
+def test_divergent_trajectories_are_those_of_the_twin():
+    """Step for step, beyond an edge, near it, where the energy rises, and elsewhere; so are those of whole runs."""
+    seen = []
+    kernel = mcmc.HMC(waiting(seen))
+    settled, model = kernel._trajectories, kernel.model
+
+    def density(theta):
+        value, slope = model._value_and_slope(theta) if theta[0] > 0.0 else (-np.inf, np.zeros(1))
+        return value - 0.005 * float(theta @ theta), slope - 0.01 * theta
+
+    rng, twin, state, told, rises = np.random.default_rng(1), np.random.default_rng(1), kernel.init([0.5]), [], []
+    for _ in range(1000):
+        found = split_trajectory(np.array(state.position), density, kernel._normal_center, settled.root, settled.step,
+                                 settled.length, twin)
+        seen.clear()
+        state, step = kernel.step(rng, state)
+        np.testing.assert_allclose(state.position, found[0], rtol=1e-9)
+        rises.append(found[3])
+        assert step.diverging == (rises[-1] > 1000.0) and (step.diverging or not seen)
+        told.append(step.diverging)
+    rises = np.array(rises)
+    assert (rises == np.inf).any() and ((rises > 1000.0) & (rises < np.inf)).any() and sum(told) < 100
+    rng, state = np.random.default_rng(1), kernel.init([0.5])
+    state, first = kernel.run(rng, state, 300)
+    _, second = kernel.run(rng, state, 700)
+    assert np.concatenate([first.diverging, second.diverging]).tolist() == told
+
+
+def test_divergent_trajectories_are_counted_shown_and_warned_of(tmp_path):
+    """Those of draws that are kept, also where a run goes on."""
+    def run(n_draws, init=None, **options):
+        with pytest.warns(UserWarning, match=r"of .* trajectories diverged: .* target_accept, such as \.99"):
+            return mcmc.sample(mcmc.HMC(waiting([])), init, n_draws, 2, 1, n_tune=50, threads=1, **options)
+
+    whole = run(400, checkpoint=tmp_path / "whole")
+    count = int(whole.diverging.sum())
+    assert whole.diverging.shape == (2, 400) and 0 < count < 400
+    assert any(f"{count} of 800 trajectories diverged" in words for words in whole.warnings)
+    assert f"divergent {count}" in str(whole)
+    assert (whole.to_arrays()["sample_stats"]["diverging"] == whole.diverging).all()
+    run(200, checkpoint=tmp_path / "part")
+    on = run(400, checkpoint=tmp_path / "part")
+    further = run(200, run(200))
+    assert (on.diverging == whole.diverging).all() and (further.diverging == whole.diverging[:, 200:]).all()
+    assert (pickle.loads(pickle.dumps(whole)).diverging == whole.diverging).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_few_rows_without_a_funnel_have_no_divergent_trajectories():
+    trace = mcmc.sample(mcmc.HMC(mcmc.GLM(X, BINARY, prior_sd=1.0)), n_draws=1000, n_chains=2, rng=1, threads=1)
+    assert not trace.diverging.any() and "divergent 0" in str(trace)
+    raced = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, BINARY, prior_sd=1.0)), n_draws=1000, n_chains=2, rng=1, threads=1)
+    assert "diverging" not in raced.to_arrays()["sample_stats"] and not raced.diverging.any()
+
+
+def test_steps_that_were_saved_without_marks_have_none():
+    steps = mcmc.HMC(mcmc.GLM(X, BINARY, prior_sd=1.0))
+    _, steps = steps.run(np.random.default_rng(1), steps.init(None, np.random.default_rng(2)), 5)
+    old = object.__new__(type(steps))
+    old.__setstate__({name: value for name, value in vars(steps).items() if name != "diverging"})
+    assert old.diverging.tolist() == [False] * 5
+
+
+def test_a_horseshoe_of_three_rows():
+    """Its funnels are warned of, and the global scale has the law that quadrature over all local scales gives."""
+    y = np.array([0.2, -0.4, 4.0])
+    model = mcmc.GLM(np.eye(3), y, "gaussian", scale=1.0, prior=mcmc.Horseshoe(global_scale=1.0, slab_scale=np.inf))
+    with pytest.warns(UserWarning, match="trajectories diverged"):
+        trace = mcmc.sample(mcmc.HMC(model), n_draws=5000, n_chains=4, rng=1, threads=1)
+    local = np.tan(0.5 * np.pi * (np.arange(20_000) + 0.5) / 20_000)
+    grid = np.linspace(-9.0, 9.0, 361)
+    log = [t - np.log1p(np.exp(2.0 * t)) + np.log(stats.norm.pdf(y[:, None], 0.0, np.sqrt(
+        1.0 + np.exp(2.0 * t) * local**2)).mean(axis=1)).sum() for t in grid]
+    mass = np.cumsum(np.exp(log - logsumexp(log)))
+    edges = np.interp(np.linspace(0.1, 0.9, 9), mass, grid)
+    draws = np.log(trace["global_scale(coefficients)"][:, ::10].ravel())
+    assert_fits(np.bincount(np.searchsorted(edges, draws), minlength=10), np.full(10, 0.1))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_neck_of_neals_funnel_is_warned_of():
+    """Nine effects as they are, whose spread's logarithm is known to 3: no step serves neck and mouth."""
+    def funnel(theta):
+        inverse = np.exp(-theta[0])
+        return -0.5 * float(inverse * (theta[1:] @ theta[1:])) - 4.5 * theta[0] if theta[0] > -300.0 else -np.inf
+
+    def slope(theta):
+        inverse = np.exp(-max(theta[0], -300.0))
+        return np.append(0.5 * inverse * (theta[1:] @ theta[1:]) - 4.5, -inverse * theta[1:])
+
+    X = np.diag([1.0 / 3.0, *[0.05] * 9])
+    model = mcmc.GLM(X, np.zeros(10), "gaussian", scale=1.0, prior=mcmc.LogDensity(funnel, slope))
+    kernel = mcmc.HMC(model, psi_hat=np.zeros(10))
+    with pytest.warns(UserWarning, match="trajectories diverged"):
+        trace = mcmc.sample(kernel, np.zeros(10), n_draws=200, n_chains=2, rng=1, n_tune=0, threads=1)
+    assert trace.diverging.any()

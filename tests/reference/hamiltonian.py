@@ -29,6 +29,8 @@ def trajectory(xi, density, root, step, length, rng):
 def split_trajectory(xi, density, center, root, step, length, rng):
     """Where a trajectory on all rows ends, the probability of its acceptance, and how many densities it asked for.
 
+    Also how far the energy rose above that of the start: infinity where there is none.
+
     Strang's splitting of Shahbaba et al. (2014), section 2: with z = root^-1 (xi - center), positions and velocities
     turn about the origin, and velocities change by the gradient of what the log density has beyond -|z|^2 / 2.
     """
@@ -38,16 +40,17 @@ def split_trajectory(xi, density, center, root, step, length, rng):
     angle = way / n_steps
     z, velocity = np.linalg.solve(root, xi - center), np.array([rng.standard_normal() for _ in xi])
     value, gradient = density(xi)
-    energy = value - velocity @ velocity / 2
+    energy, rise = value - velocity @ velocity / 2, 0.0
     for k in range(n_steps):
         velocity = velocity + angle / 2 * (root.T @ gradient + z)
         z, velocity = np.cos(angle) * z + np.sin(angle) * velocity, np.cos(angle) * velocity - np.sin(angle) * z
         value, gradient = density(center + root @ z)
         velocity = velocity + angle / 2 * (root.T @ gradient + z)
         if not np.isfinite(value):
-            return xi, 0.0, k + 1
+            return xi, 0.0, k + 1, np.inf
+        rise = max(rise, energy - value + velocity @ velocity / 2)
     acceptance = min(1.0, np.exp(value - velocity @ velocity / 2 - energy))
-    return (center + root @ z if uniform < acceptance else xi), acceptance, n_steps
+    return (center + root @ z if uniform < acceptance else xi), acceptance, n_steps, rise
 
 
 def local_scales(theta, density, places, rng):

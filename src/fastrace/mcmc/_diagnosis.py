@@ -38,7 +38,8 @@ def ess_limit(n_draws: int) -> float:
 
 def advice_of(kernel: Any) -> dict[str, Any]:
     """What a kernel has to say in `diagnosis`, as its arguments; a kernel of a user's own may have nothing."""
-    names = {name: name for name in ("full_pass_advice", "least_accepted", "exchange_advice", "refusal_advice")}
+    names = {name: name for name in ("full_pass_advice", "least_accepted", "exchange_advice", "refusal_advice",
+                                  "divergence_advice")}
     names["rests_on_proposals"] = "rests_on_surrogate"
     return {argument: getattr(kernel, name) for argument, name in names.items() if hasattr(kernel, name)}
 
@@ -47,7 +48,7 @@ def diagnosis(
     trace: Trace, reference: Reference | None, one_start: bool, *, full_pass_advice: str = "",
     least_accepted: float | None = None, exchange_advice: str = "",
     refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-    judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True,
+    judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True, divergence_advice: str = "",
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -60,6 +61,7 @@ def diagnosis(
     `judged` takes the place of the coordinates for R-hat and effective sizes, by name, shape (n_chains, n_draws).
     `rests_on_proposals` says whether a chain that refuses most proposals stands still: not where it has other moves
     for all coordinates. Then refusals are spoken of only where R-hat or effective sizes are bad.
+    `divergence_advice` is what to do about divergent trajectories.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -93,9 +95,19 @@ def diagnosis(
                 f"{_chains(share > _MOST)} read all rows in most steps (up to {share.max():.1%} of them), so that the "
                 f"kernel saved no work there: {full_pass_advice}"
             )
+    divergent = int(trace.diverging.sum()) if n else 0
+    if divergent:
+        out.append(divergent_words(divergent, trace.n_chains * n, divergence_advice))
     if reference is not None and n and real and flat.shape[2] == len(reference.center):
         out += far_chains(flat, reference.center, reference.factor, unconstrained)
     return tuple(out)
+
+
+def divergent_words(count: int, n: int, advice: str) -> str:
+    """Words on so many divergent trajectories of n."""
+    return (f"{count} of {n} trajectories diverged: the energy rose by more than 1000, or they met a point where the "
+            f"posterior is 0. Steps are too long for a narrow part of the posterior, such as the neck of a funnel, or "
+            f"it has an edge; chains may miss that part without R-hat showing it. {advice}")
 
 
 def far_chains(

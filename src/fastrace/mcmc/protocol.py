@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-STATISTICS = ("rows", "looks", "accepted", "full_pass", "undecided")
+STATISTICS = ("rows", "looks", "accepted", "full_pass", "undecided", "diverging")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class StepInfo:
         Whether all rows were read in one pass in order.
     undecided : bool
         Whether the bound had not decided when all rows had been read: the decision is then exact.
+    diverging : bool, default False
+        Whether a Hamiltonian trajectory on all rows met an energy more than 1000 above that at its start, or none.
     """
 
     rows: int
@@ -35,6 +38,7 @@ class StepInfo:
     accepted: bool
     full_pass: bool
     undecided: bool
+    diverging: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,8 @@ class Steps:
     rows : ndarray of int64, shape (n,)
     looks : ndarray of int32, shape (n,)
     accepted, full_pass, undecided : ndarray of bool, shape (n,)
+    diverging : ndarray of bool, shape (n,), optional
+        By default none is.
     """
 
     draws: NDArray[Any]
@@ -55,6 +61,15 @@ class Steps:
     accepted: NDArray[np.bool_]
     full_pass: NDArray[np.bool_]
     undecided: NDArray[np.bool_]
+    diverging: NDArray[np.bool_] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.diverging is None:
+            object.__setattr__(self, "diverging", np.zeros(len(self.draws), bool))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()        # of steps saved before trajectories were told divergent
 
     def __len__(self) -> int:
         return len(self.draws)
@@ -94,6 +109,11 @@ class _JoinedLater(Steps):
     _left: dict[str, list[NDArray[Any]]]
     _length: int
 
+    @functools.cached_property
+    def diverging(self) -> NDArray[np.bool_]:
+        """In place of the default of `Steps`, which would be found first."""
+        return np.asarray(self.__getattr__("diverging"))
+
     def __getattr__(self, name: str) -> Any:
         parts = self.__dict__.get("_left", {}).get(name)
         if parts is None:       # or another thread has just joined them
@@ -114,7 +134,7 @@ def from_flags(
     draws: NDArray[Any], rows: NDArray[np.int64], looks: NDArray[np.int32], flags: NDArray[np.uint8]
 ) -> Steps:
     """Steps from what the compiled loops record; the bits of `flags` are those of `fastrace.mcmc.kernels._chain`."""
-    return Steps(draws, rows, looks, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0)
+    return Steps(draws, rows, looks, flags & 1 != 0, flags & 2 != 0, flags & 4 != 0, flags & 8 != 0)
 
 
 class Kernel(Protocol):

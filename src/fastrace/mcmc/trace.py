@@ -150,7 +150,7 @@ class Trace(Result):
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Rows read in each step, shape (n_chains, n_draws); so for the other four statistics."""
+        """Rows read in each step, shape (n_chains, n_draws); so for the other statistics."""
         return self._stacked("rows")
 
     @property
@@ -172,6 +172,11 @@ class Trace(Result):
     def undecided(self) -> NDArray[np.bool_]:
         """Whether the bound had not decided when all rows had been read."""
         return self._stacked("undecided")
+
+    @property
+    def diverging(self) -> NDArray[np.bool_]:
+        """Whether the trajectory of `HMC` met an energy more than 1000 above that at its start, or none."""
+        return self._stacked("diverging")
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Draws of one coordinate by its name, or of a variable as `to_arrays` names it.
@@ -279,7 +284,7 @@ class Trace(Result):
         return {
             "posterior": self._variables(),
             "sample_stats": {f"n_{name}" if name in ("rows", "looks") else name: getattr(self, name)
-                             for name in STATISTICS},
+                             for name in STATISTICS if name != "diverging" or self._has_trajectories},
         }
 
     def _variables(self) -> dict[str, NDArray[Any]]:
@@ -353,7 +358,8 @@ class Trace(Result):
         Attributes of the groups say what `kernel` does, and have `seconds` as "sampling_time" and `set_up_seconds`, if
         it is known, as "set_up_time".
 
-        "sample_stats" has what each step did: "accepted", and "n_rows", the rows that were read. A chain that reads few
+        "sample_stats" has what each step did: "accepted", and "n_rows", the rows that were read; of `HMC` "diverging"
+        too, as ArviZ's plots look for. A chain that reads few
         rows does not know its log-posterior. So `lp` is the log prior and the second-order expansion of the
         log-likelihood at the mean of the draws, in the coordinates in which chains move, up to a constant; of a PyMC
         model in those of PyMC, as its own samplers have it. That takes two passes over the rows: one to expand, and one
@@ -472,12 +478,21 @@ class Trace(Result):
                         f"{f' smallest ess {ess.min():.0f};' if ess.size else ''} to_frame() has all")
         return Table([f"{'':>{width}}", *(f"{column.head:>{column.width}}" for column in columns)], rows)
 
+    def _divergent(self) -> str:
+        """How many draws are divergent, for the printed table of a kernel that may have such."""
+        return f", divergent {int(self.diverging.sum())}" if self._has_trajectories else ""
+
+    @property
+    def _has_trajectories(self) -> bool:
+        """Whether steps of the kernel are told divergent."""
+        return self.kernel.get("kernel") == "HMC"
+
     def _notes(self) -> list[str]:
         if not self.n_draws:
             return super()._notes()
         return [
             f"accepted {self.accepted.mean():.3f}, rows a step {self.rows.mean():.1f}, full passes "
-            f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}",
+            f"{self.full_pass.mean():.4f}, undecided {self.undecided.mean():.4f}{self._divergent()}",
             *([f"kernel chosen: {self.kernel['chosen']}"] if "chosen" in self.kernel else []),
             *([f"rhat and ess say little after {counted(self.n_draws, 'draw')} a chain; at least {ENOUGH} are needed"]
               if self.n_draws < ENOUGH else []),

@@ -2,6 +2,7 @@
 """Hamiltonian moves on a posterior itself, by the gradients of all rows."""
 
 from libc.math cimport INFINITY, ceil, cos, exp, isfinite, isnan, sin
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
@@ -27,6 +28,7 @@ cdef enum:
     LONGEST = 1024              # steps of a trajectory
     ROWS_PER_CHECK = 1 << 16    # rows between two looks at pending signals
 
+cdef double DIVERGENT = 1e3    # change of the energy, against the state, from which on a trajectory is divergent
 cdef double SHORTEST = 0.7      # of a trajectory, in its mean length, and
 cdef double SPREAD = 0.6        # how much longer the longest is
 
@@ -57,7 +59,8 @@ cdef class RowInner(HamiltonianInner):
     """
 
     cdef readonly Slopes rows
-    cdef readonly bint taken                    # whether the last trajectory was accepted
+    cdef readonly bint taken                    # whether the last trajectory was accepted, and whether it met
+    cdef readonly bint diverged                 # a point of an energy beyond all others, or of none
     cdef cnp.ndarray _center, _state
     cdef const double *center
     cdef double *z                              # of xi
@@ -215,10 +218,10 @@ cdef class RowInner(HamiltonianInner):
     cdef int trajectory(self, double *theta, bitgen_t *bits) except -1 nogil:
         """Turns by equal angles, as few as do not exceed `step`; their sum is drawn without a look at the state."""
         cdef double way = self.size * self.length * (SHORTEST + SPREAD * bits.next_double(bits.state))
-        cdef double uniform = bits.next_double(bits.state), energy = 0.0, value, step
+        cdef double uniform = bits.next_double(bits.state), energy = 0.0, left = 0.0, value, step
         cdef Py_ssize_t n_steps = <Py_ssize_t>min(max(ceil(way / self.step), 1.0), <double>LONGEST), i, _k
         step = min(way / n_steps, self.step)
-        self.taken = False
+        self.taken = self.diverged = False
         self.acceptance = 0.0
         self.prior.to_free(theta, self.xi)
         value = self.value_here()
@@ -235,13 +238,15 @@ cdef class RowInner(HamiltonianInner):
             self.place()
             value = self.density()
             self.kick(0.5 * step)
+            left = energy + value
+            for i in range(self.dim):
+                left -= 0.5 * self.velocity[i] * self.velocity[i]
+            if not left >= -DIVERGENT:          # nan too
+                self.diverged = True            # and is followed to its end, or it would not be reversible
             if not isfinite(value):
                 break
-        for i in range(self.dim):
-            energy -= 0.5 * self.velocity[i] * self.velocity[i]
-        energy += value
-        if isfinite(energy):
-            self.acceptance = 1.0 if energy >= 0.0 else exp(energy)
+        if isfinite(left):
+            self.acceptance = 1.0 if left >= 0.0 else exp(left)
             if uniform < self.acceptance:
                 memcpy(theta, self.at, self.dim * sizeof(double))
                 self.keep(value)
@@ -284,6 +289,7 @@ cdef class RowMove(Move):
 
     cdef readonly RowInner inner
     cdef readonly bint strict
+    cdef uint8_t *marks                         # of the steps of a run, 1 for a divergent one; NULL between runs
     cdef cnp.ndarray _theta
     cdef double *theta
 
@@ -320,6 +326,8 @@ cdef class RowMove(Move):
         if self.inner.spoiled and self.strict:
             memcpy(chain.new, self.inner.spoiled_at, n * sizeof(double))
             self.refuse(chain)
+        if self.inner.diverged and self.marks != NULL:
+            self.marks[chain.n_done] = 1
         chain.step.n_looks = self.inner.n_gradients - before
         chain.step.n_read = chain.step.n_looks * self.inner.rows.n_rows
         chain.step.full_pass = chain.step.n_looks > 0
@@ -331,6 +339,28 @@ cdef class RowMove(Move):
 
 cdef class RowChain(Chain):
     """A chain that such moves make. What is known of its point goes with its state, whatever object goes on with it."""
+
+    cdef uint8_t *marks                         # of the run about to begin
+
+    def run(self, rng, double[:, ::1] draws, int64_t[::1] rows, int32_t[::1] looks, uint8_t[::1] flags):
+        """Make as many steps as the arrays have places; bit 3 of `flags` says which are divergent."""
+        cdef Py_ssize_t n = flags.shape[0], t
+        cdef cnp.ndarray marks = np.zeros(max(n, draws.shape[0]), np.uint8)
+        self.marks = <uint8_t *>cnp.PyArray_DATA(marks)
+        try:
+            Chain.run(self, rng, draws, rows, looks, flags)
+        finally:
+            for t in range(min(n, <Py_ssize_t>self.n_done)):
+                flags[t] |= (<uint8_t *>cnp.PyArray_DATA(marks))[t] << 3
+
+    cdef int hold(self) except -1:
+        Chain.hold(self)
+        (<RowMove?>self.move).marks = self.marks
+        return 0
+
+    cdef void release(self) noexcept:
+        (<RowMove>self.move).marks = NULL
+        Chain.release(self)
 
     def _take_cache(self, cache):
         (<RowMove?>self.move).inner.take_up(cache)

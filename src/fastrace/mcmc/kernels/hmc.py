@@ -91,9 +91,11 @@ class HMC(OnSurrogate):
     which tuning finds for each chain.
 
     Tuning changes that angle every 50 steps, by less and less (Robbins and Monro), and nothing else. So the draws that
-    are kept come from one fixed transition. ``Trace.kernel["step"]`` is the smallest angle of all chains. A
-    trace warns where 1 % of the draws or more lie in parts so narrow that steps of that angle are not stable there, as
-    with scales of few groups: up to that share nothing is said, and tails may be explored slowly.
+    are kept come from one fixed transition. ``Trace.kernel["step"]`` is the smallest angle of all chains. A trace
+    counts divergent trajectories, those that met an energy more than 1000 above that at their start or a point where
+    the posterior is 0, in ``Trace.diverging`` and in "sample_stats" of ArviZ, and warns of any among the draws that are
+    kept. It also warns where 1 % of the draws or more lie in parts so narrow that steps of that angle are not stable
+    there, as with scales of few groups: up to that share nothing is said, and tails may be explored slowly.
 
     With hyperparameters, coordinates and their units are settled on prior times expansion as by
     ``SurrogateMetropolis(inner="hmc")``. As there, each trajectory comes with a step of a scale together with its
@@ -124,6 +126,9 @@ class HMC(OnSurrogate):
     size = 1.0
     controlled = False
     refusal_advice = "give mcmc.sample a larger n_tune, or the kernel a higher target_accept, so that steps are smaller"
+    divergence_advice = ("Give the kernel a higher target_accept, such as .99, and mcmc.sample a larger n_tune; write "
+                         "a parameter with an edge on a scale without one, as the logarithm of what must be positive; "
+                         "or take mcmc.SurrogateMetropolis(model), whose scales have moves of their own")
     set_up_seconds = math.nan
     _at_mode = True  # whether the expansion is at the mode, from which chains are not expected to stay far away
     _engine_class = RowChain
