@@ -195,7 +195,8 @@ def of_many_arms(name, n):
 WITH_ARMS = [name for name in catalogue.OBJECTS if hasattr(catalogue.public_classes()[name], "ask")
              and "model_selection" not in name] + ["RunningMoments", "RunningComoments"]
 # Bytes an arm, result included, once each arm has been pulled: moments take 40. Rules add bounds, an order, places in
-# heaps and the arrays of a result, some 100 to 250 in all.
+# heaps and the arrays of a result, some 100 to 250 in all. Selections take 43 to 68 of these when they are made.
+MADE = 80
 BYTES = {"RunningMoments": 64, "RunningComoments": 64, "Direct": 96, "OCBA": 96, "BettingRace": 640,
          "HoeffdingRace": 640, "BernsteinRace": 640}         # races over streams keep a block of rounds
 
@@ -213,7 +214,8 @@ def test_rules_of_very_many_arms_hold_little_of_each(name, n):
         return rule, pull()
 
     assert_grows_at_most(most * n + 2**22, worked)
-    assert min(made) <= most * n + 2**22, f"{min(made) / n:.0f} bytes an arm when made"
+    least = MADE if issubclass(catalogue.public_classes()[name], fr.select.selection.Selection) else most
+    assert min(made) <= least * n + 2**22, f"{min(made) / n:.0f} bytes an arm when made"
 
 
 @pytest.mark.parametrize("order", ["random", "given"])
