@@ -1,11 +1,15 @@
 """Models of the benchmarks as rivals write them: NUTS of NumPyro, PyMC and nutpie, which read all rows, and HMCECS."""
 
 import os
+import signal
+import subprocess
+import tempfile
 import time
 
 import numpy as np
 
 from fastrace import mcmc
+from fastrace.mcmc._convergence import each_rhat
 
 QUICK = 20.0  # seconds of draws, below which they are made again without the compiling
 
@@ -16,14 +20,43 @@ def cpu():
     return time.process_time() + spent.children_user + spent.children_system
 
 
+def limited(command, seconds):
+    """What a command did, from a process with one thread and a limit of CPU seconds, and whether that ended it.
+
+    PyTensor has the compiler that it finds there, without PYTENSOR_FLAGS, and no code that it compiled before.
+    """
+    import resource  # not on Windows
+
+    def at_most():
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"PYTENSOR_FLAGS": f"base_compiledir={folder}", "OMP_NUM_THREADS": "1", "NPROC": "1"}  # the last for XLA
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=at_most,
+                              env=os.environ | own)
+    return done, done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+
+
 def smallest(samples):
     """Least effective size over all numbers of one chain; what is called "raw" is no parameter of the model."""
+    return min(mcmc.effective_sample_size(x[None]) for x in _numbers(samples).T)
+
+
+def largest_rhat(samples):
+    """The same of R-hat."""
+    return float(each_rhat(_numbers(samples)[None]).max())
+
+
+def _numbers(samples):
     parts = [np.asarray(values).reshape(len(values), -1) for name, values in samples.items() if "raw" not in name]
-    return min(mcmc.effective_sample_size(x[None]) for x in np.concatenate(parts, axis=1).T)
+    return np.concatenate(parts, axis=1)
 
 
-def by_numpyro(model, data, n_warmup, n_draws, kernel=None):
-    """Effective draws of one chain; seconds of warm-up, with compiling; seconds of the draws."""
+def by_numpyro(model, data, n_warmup, n_draws, kernel=None, kept=None):
+    """Effective draws of one chain; seconds of warm-up, with compiling; seconds of the draws.
+
+    The dict `kept` is given the draws.
+    """
     import jax
     from numpyro.infer import MCMC, NUTS
 
@@ -41,6 +74,8 @@ def by_numpyro(model, data, n_warmup, n_draws, kernel=None):
         if took > QUICK:
             break
         chain.post_warmup_state = chain.last_state
+    if kept is not None:
+        kept |= samples
     return smallest(samples), warm, took
 
 

@@ -22,6 +22,7 @@ GROUPS = {  # of each factor: how many, and the concentration of their sizes
 CROSSED_ROWS = 1_000_000  # where factors cross
 HARD = {  # of small or rare groups: family, how many, rows of each, mean and deviation of their predictors
     "300 groups of 20 rows": ("poisson", 300, 20, -2.0, 0.7), "100 groups of 60 rows": ("logistic", 100, 60, -4.5, 0.8),
+    "200 groups of 10 rows": ("logistic", 200, 10, -0.5, 0.7),
 }
 NESTED = "15 groups of 3"  # and 2e5 rows of counts
 WIDE = ("horseshoe", "laplace prior", "negative binomial", "unknown sigma", "poisson with offset")
