@@ -76,7 +76,7 @@ def test_decisions_after_few_rows_carried_the_spread_equal_the_twin(seed, few, n
         table = rows[:, None] if n_arms == 1 else twice + np.column_stack([np.zeros(9000), rows + twice[:, 0]])
         test.source = fr.sources.ArraySource(table)
         want = threshold.decide(table[:, -1] - (table[:, 0] if n_arms == 2 else 0.0), level, order, twin,
-                                bound="normal", delta=0.05, advantage=advantage, past=past)
+                                bound="normal", delta=0.05, advantage=advantage, past=past, n_arms=n_arms)
         past = want.past
         assert test.decide(level) == want.accepted
         assert (test.n_read, test.n_evaluated, test.n_looks) == (want.n_read, want.n_evaluated, want.n_looks)
@@ -84,6 +84,31 @@ def test_decisions_after_few_rows_carried_the_spread_equal_the_twin(seed, few, n
         first.add(test.n_looks)
         kept.add(past > 0.0)
     assert kept == {True, False} and len(first) > 1
+
+
+@pytest.mark.parametrize("n_arms", [1, 2])
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_first_decisions_about_large_arrays_equal_the_twin(n_arms, place, tmp_path):
+    """They look at 4096 rows or more, unless the rows are in a file; later ones, and small arrays' first, see above."""
+    data = np.random.default_rng(3)
+    d = data.standard_normal(70_000) if n_arms == 1 else data.standard_normal(33_000)
+    table = np.column_stack([np.zeros_like(d), d])[:, -n_arms:]
+    if place == "file":
+        np.save(tmp_path / "d.npy", table)
+        table = np.asarray(np.load(tmp_path / "d.npy", mmap_mode="r"))
+    ours, twin = np.random.default_rng(1), np.random.default_rng(1)
+    test, order = fr.AcceptTest(table, rng=ours, scan_advantage=20.0), draws.Order(d.size)
+    past, read = None if place == "memory" else 0.0, []
+    for level in (-d.size, -d.size, 0.2 * d.size):
+        if d.size > 2**16:       # see `_draws._order`
+            order = draws.Order(d.size)
+        want = threshold.decide(d, level, order, twin, bound="normal", delta=0.05, advantage=20.0, past=past,
+                                n_arms=n_arms)
+        assert test.decide(level) == want.accepted
+        assert (test.n_read, test.n_evaluated, test.n_looks) == (want.n_read, want.n_evaluated, want.n_looks)
+        read.append(test.n_read)
+        past = want.past
+    assert read[:2] == [6400 if place == "memory" else 50, 50]
 
 
 def test_noise_and_rows_come_from_the_generator_in_order(seed):
@@ -202,7 +227,7 @@ def test_known_sums_count(rng):
 
 
 def test_full_pass_when_it_is_cheaper(rng):
-    d = rng.normal(0.0, 1.0, 50_000)
+    d = rng.normal(0.0, 1.0, 100_000)
     d -= d.mean()
     test = fr.AcceptTest(d, bound="normal", delta=1e-6, rng=1)
     for near in (-1.0, 1.0):

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import ctrl_c
 import fastrace as fr
@@ -308,13 +309,35 @@ def test_support_follows_the_source(rng):
 
 
 def test_result_prints_and_is_true_when_accepted(rng):
-    result = fr.metropolis_accept(rng.normal(1.0, 1.0, 10_000), 0.0, rng=1)
+    result = fr.metropolis_accept(rng.normal(1.0, 1.0, 100_000), 0.0, rng=1)
     assert result and result.accepted and isinstance(result, fr.AcceptResult)
-    assert result.fraction_read == result.n_read / 10_000 == 50 / 10_000
+    assert result.fraction_read == result.n_read / 100_000 == 6400 / 100_000
     assert str(result).startswith("accepted: normal rule") and "stopped by bound" in str(result)
+    assert "may have missed 45 rows of one kind (probability 0.05)" in str(result)
     assert result.half_width > 0.0
     with pytest.raises(AttributeError):
         result.accepted = False
+
+
+@pytest.mark.parametrize(("n_rows", "first", "delta"), [(100_000, 50, 0.05), (2000, 50, 0.01), (100_000, 20_000, 1e-3)])
+def test_a_result_says_how_many_rows_of_one_kind_may_be_unread(n_rows, first, delta):
+    """By the hypergeometric law, and how far out they must be to turn the answer."""
+    d = np.random.default_rng(1).normal(1.0, 1.0, n_rows)
+    options = {"delta": delta, "first_look": first, "rng": 1, "scan_advantage": 1.0}
+    result = fr.metropolis_accept(d, -1.0 * n_rows, **options)
+    missed, reach = result.unseen_rows, result.unseen_reach
+    assert (result.n_read, result.stopped_by) == (first, "bound") and str(missed) in str(result)
+    none_read = stats.hypergeom(n_rows, np.array([missed - 1, missed + 2]), first).pmf(0)
+    assert none_read[0] > delta > none_read[1]
+    for beyond in (0.99, 1.01):      # `missed` rows so far below the mean, the others at it
+        mean = result.mean - missed / n_rows * beyond * reach
+        assert (mean > -1.0) == (beyond < 1.0)
+    assert result.to_dict()["unseen_rows"] == missed
+    by_betting = fr.metropolis_accept(d, -1.0 * n_rows, support=(-20.0, 20.0), **options)
+    exact = fr.metropolis_accept(d, math.fsum(d), **{**options, "scan_advantage": 40.0})
+    for certain in (by_betting, exact, fr.metropolis_accept(d, -math.inf, **options)):
+        assert (certain.unseen_rows, certain.unseen_reach) == (0, math.inf)
+        assert "may have missed" not in str(certain)
 
 
 @pytest.mark.parametrize(

@@ -250,11 +250,11 @@ def test_normal_rule_fails_on_rare_events_without_a_sign(rng):
     assert_rate_at_most(wrong, 300, 0.1)
 
 
-def held_by(few, rng):
+def held_by(few, rng, bulk=1e-3, near=0.25):
     """5,000 differences of which few hold the sum, and a threshold near it."""
-    x = 1e-3 * rng.standard_normal(5000)
+    x = bulk * rng.standard_normal(5000)
     x[rng.choice(5000, few, replace=False)] = 0.3 + 0.5 * rng.standard_normal(few)
-    return x, math.fsum(x) + 0.25 * math.sqrt(few) * rng.standard_normal()
+    return x, math.fsum(x) + near * math.sqrt(few) * rng.standard_normal()
 
 
 @pytest.mark.parametrize("few", [10, 25, 50])
@@ -283,32 +283,72 @@ def test_guarded_normal_rule_keeps_its_promise_where_few_rows_hold_the_sum(kind,
     assert warned < 0.1 * wrong["normal"]
 
 
+@pytest.mark.parametrize(("few", "bulk"), [(50, 0.015), (100, 0.02)])
+@pytest.mark.parametrize("kind", ["array", "function"])
+def test_guarded_normal_rule_keeps_its_promise_where_the_others_have_a_share_of_the_spread(kind, few, bulk):
+    """Between few rows and heavy tails. Without the memory 11 to 12 % of the decisions about functions are wrong."""
+    wrong = {True: 0, False: 0}
+    for remembers in wrong:
+        test, rng = None, np.random.default_rng(few)
+        for _ in range(1500):
+            x, level = held_by(few, rng, bulk, 0.12)
+            source = ArraySource(x[:, None])
+            if kind == "function":
+                source = CallableSource(lambda arms, rows, x=x: x[rows, None], 1, 5000, first_look=50)
+            test = test or fr.AcceptTest(source, rng=1)
+            test.source = source
+            if not remembers:
+                test._set_kurtosis(0.0)
+            wrong[remembers] += test.decide(level) != (math.fsum(x) > level)
+    assert_rate_at_most(wrong[True], 1500, 0.05)
+    if kind == "function":
+        with pytest.raises(AssertionError, match="promised 0.05"):
+            assert_rate_at_most(wrong[False], 1500, 0.05)
+
+
+@pytest.mark.parametrize(("n_rows", "few"), [(8193, 20), (60_000, 20), (300_000, 1000)])
+def test_first_decisions_about_arrays_see_few_rows_that_hold_the_sum(n_rows, few, rng):
+    """Of 50 rows most have none of them, and say the contrary."""
+    missed = {None: 0, 0.0: 0}
+    for _ in range(60):
+        x = 1e-3 * rng.standard_normal(n_rows) - 8e-4
+        x[rng.choice(n_rows, few, replace=False)] = 2e-3 * n_rows / few * (1.0 + 0.1 * rng.standard_normal(few))
+        for known in missed:
+            test = fr.AcceptTest(x, rng=rng)
+            if known is not None:
+                test._set_kurtosis(known)
+            missed[known] += not test.decide(0.0)
+    assert missed[None] == 0 and missed[0.0] > 6
+
+
 @pytest.mark.parametrize("advantage", [1.0, None])
 @pytest.mark.parametrize(("law", "most"), [("standard_normal", 1.1), ("standard_exponential", 1.1), ("standard_t", 1.1),
-                                           ("heavy_t", 1.1), ("lognormal", 1.25)])
+                                           ("heavy_t", 1.1), ("lognormal", 1.25), ("wide", 1.7)])
 def test_the_memory_of_few_rows_costs_little_on_common_laws(law, most, advantage):
-    """Rows read by one test for all decisions are hardly more than those of a test for each, heavy as tails may be.
+    """Rows read by a test with a memory are hardly more than those of one without, heavy as tails may be.
 
-    The largest of the Student-t (3) rows alone make a kurtosis of 1592, that of the lognormals (1.5) is 865.
+    The largest of the Student-t (3) rows alone make a kurtosis of 1592, that of the lognormals (1.5) is 865. Of the
+    lognormals (2) few rows do carry the spread. No decision reads an array much more than once.
     """
     rng = np.random.default_rng({"heavy_t": 2, "lognormal": 1}.get(law, 5))
     if law == "heavy_t":
         d = rng.standard_t(3.0, 100_000)
-    elif law == "lognormal":
-        d = rng.lognormal(0.0, 1.5, 100_000)
+    elif law in ("lognormal", "wide"):
+        d = rng.lognormal(0.0, 1.5 if law == "lognormal" else 2.0, 100_000)
     else:
         d = rng.standard_t(5.0, 20_000) if law == "standard_t" else getattr(rng, law)(20_000)
     d -= d.mean()
     assert law not in ("heavy_t", "lognormal") or stats.kurtosis(d) > 800
     levels = rng.uniform(-0.5, 0.5, 1000) * d.size * d.std()
-    together, alone = fr.AcceptTest(d, rng=1, scan_advantage=advantage), np.random.default_rng(1)
-    read = {True: 0, False: 0}
-    for level in levels:
-        together.decide(level)
-        read[True] += together.n_evaluated
-        single = fr.AcceptTest(d, rng=alone, scan_advantage=advantage)
-        single.decide(level)
-        read[False] += single.n_evaluated
+    read = {}
+    for remembers in (True, False):
+        test, read[remembers] = fr.AcceptTest(d, rng=1, scan_advantage=advantage), 0
+        for level in levels:
+            if not remembers:
+                test._set_kurtosis(0.0)
+            test.decide(level)
+            read[remembers] += test.n_evaluated
+            assert test.n_evaluated < 1.2 * d.size
     assert read[True] < most * read[False]
 
 

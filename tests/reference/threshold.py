@@ -74,20 +74,33 @@ def held_back(x, n_rows, quantile):
     return 0.0
 
 
+def kurtosis_of(x):
+    x = x - x.mean()
+    return (x**4).mean() / (x**2).mean() ** 2 if x.any() else 0.0
+
+
 def carried_by(x):
     """Kurtosis of the rows x; 0 where few of them do not carry the spread, or where the others tell of it too."""
     apart = abs(np.diff(x)).mean() if len(x) > 1 else 0.0
-    x = x - x.mean()
-    kurtosis = (x**4).mean() / (x**2).mean() ** 2 if x.any() else 0.0
-    return kurtosis if kurtosis > 40 and 4 * (x**2).mean() > 20 * apart**2 else 0.0
+    return kurtosis_of(x) if kurtosis_of(x) > 40 and 4 * x.var() > 8 * apart**2 else 0.0
+
+
+def few_shown(x, past):
+    """What the rows x show of the few that left the kurtosis `past`: "nothing", "too little" or "enough"."""
+    if len(x) >= 5 * past:
+        return "enough"
+    if kurtosis_of(x) < math.sqrt(min(past, len(x))):
+        return "nothing"
+    return "too little" if len(x) / kurtosis_of(x) < 5 else "enough"
 
 
 def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", first_look=50, growth=2.0, student=False,
-           skewness_guard=None, support=None, advantage=1.0, past=0.0):
+           skewness_guard=None, support=None, advantage=1.0, past=0.0, n_arms=1):
     """Whether sum(d) > threshold, with rows in the order that `order` draws.
 
     `past` is the kurtosis that the decisions before left, None before the first; `answer.past` is what this one leaves.
     """
+    few_known = past or 0.0
     if skewness_guard is None:
         skewness_guard = bound == "normal" and schedule == "geometric"
     n_rows = len(d)
@@ -101,7 +114,7 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
     looks = looks_of(schedule, n_rows, min(first_look, n_rows), growth)
 
     def leave(rows):
-        kept = max(carried_by(rows), (past or 0.0) / 2) if bound == "normal" and skewness_guard else 0.0
+        kept = max(carried_by(rows), few_known / 2) if bound == "normal" and skewness_guard else 0.0
         answer.past = kept if kept > 40 else 0.0
         return answer
 
@@ -113,14 +126,17 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
         answer.n_looks += 1
         return leave(d if past != 0.0 or carried_by(rows) else rows)
 
-    first = next(k for k, n in enumerate(looks) if n >= 5 * (past or 0.0) or n == n_rows)
-    if bound == "normal" and skewness_guard and advantage > 1:
-        small = past is None and looks[0] < n_rows <= 8192 and support is None
-        if small or (past and advantage * looks[first] >= n_rows):
+    def look_at(k, rows):
+        return next(j for j in range(k, len(looks)) if looks[j] >= rows or looks[j] == n_rows)
+
+    due, remembers = 0, bound == "normal" and skewness_guard
+    if past is None and remembers and advantage > 1 and looks[0] < n_rows and support is None:
+        if n_rows * n_arms <= 65536:
             return full_pass(d)
+        due = look_at(0, 4096)
     seen = []
     for k, n in enumerate(looks):
-        if k < first:
+        if k < due:
             continue
         seen += [float(d[row]) for row in order.advance(rng, len(seen), n)]
         x = np.array(seen)
@@ -139,6 +155,7 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
             if skewness_guard:
                 held = held_back(x, n_rows, quantile)
                 widths = [width + held * (1 / m - 1 / n_rows) for width, m in zip(widths, looks, strict=True)]
+        shown = few_shown(x, few_known) if remembers else "enough"
         if bound == "betting":
             for side in (1, -1):
                 least = low - level if side > 0 else level - high
@@ -147,19 +164,21 @@ def decide(d, threshold, order, rng, *, bound, delta, schedule="geometric", firs
                     answer.accepted = side > 0
                     return answer
         elif bound == "normal" and not known:
-            answer.constant = answer.constant or k == 0
-        elif abs(gap) > widths[k]:
+            answer.constant = answer.constant or answer.n_looks == 1
+        elif abs(gap) > widths[k] and shown == "enough":
             if bound == "normal" and not skewness_guard:
                 skewness = math.copysign(1, gap) * sample_skewness(x)
                 shrunk = min(0.0, skewness + 2 * math.sqrt(6 / n))      # two standard errors nearer to zero
                 answer.skewed = bounds.skewness_inflation(shrunk, n, n_rows, quantile) > 0.25
             answer.accepted = bool(gap > 0)
             return leave(x)
-        if advantage > 1 and advantage * looks[k + 1] > 0.05 * n_rows:
+        due = look_at(k + 1, 5 * few_known) if shown == "nothing" else k + 1
+        if advantage > 1 and advantage * looks[due] > 0.05 * n_rows:
             needed = n_rows
             if known:
                 needed = next(look for look, width in zip(looks[k + 1:], widths[k + 1:], strict=True)
                               if width < abs(gap) or look == n_rows)
-            if advantage * (needed - n) > n_rows:
+            dear = n_arms + 1 if remembers and (past != 0.0 or carried_by(x)) else 1    # a pass that takes moments
+            if advantage * (max(needed, looks[due]) - n) > dear * n_rows:
                 return full_pass(x)
     raise AssertionError("the last look reads every row")

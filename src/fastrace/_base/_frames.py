@@ -340,6 +340,15 @@ def _array(rewards: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} is no table, {needed}: {error}") from error
 
 
+def is_mapped(array: Any) -> bool:
+    """Whether the numbers of an array are in a file."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
 def real_table(values: Any, name: str) -> NDArray[Any]:
     """The array of a table of real numbers; what `name` says is refused if it is none."""
     _checks.unmasked(values, name)

@@ -8,8 +8,8 @@ only to its standard error sqrt(6 / n). Each serves another decision:
   same figure, two standard errors nearer to zero, warns where there is no guard (`inflates_beyond_noise`).
 - `room_for_unseen` : `skewness_guard` of decisions against a threshold. A verdict must stand even if a few rows as far
   out as the farthest are yet to come.
-- `kurtosis_to_keep`, `rows_to_meet_few` : the same guard between decisions. Where few rows carried the spread of one
-  decision, the first look at the next is at so many rows that it meets some of them.
+- `kurtosis_to_keep`, `few_shown`, `rows_to_meet_few` : the same guard between decisions. Where few rows carried the
+  spread of one decision, the next one reads on until it meets some of them.
 - `tail_half_width`, `tail_rows`, `unseen_rows` : `tail_guard` of races over columns and of sums. A lead waits until
   enough values carry each tail that could turn it.
 - `tail_variance`, `tail_rows`, `constant_rows` : the same guard for streams, whose rules know evidence in place of
@@ -29,8 +29,8 @@ cdef enum:
     UNSEEN_LEADS = 100      # size of what a stream may hide whose values have all been equal, in units of the lead
     TAIL_AT_MOST = 3        # most by which an interval enlarges a tail that few values carry
     FEW = 40                # kurtosis, from which on few rows carry the spread: 1 in 40, if they are of one size
-    FEW_MET = 5             # of them, in a first look on average: 1 in 150 looks has none
-    BULK_BARE = 20          # 4 variance / (mean distance of two)^2, from which on the others say little of the spread
+    FEW_MET = 5             # of them, on average, in rows that need not show any: 1 in 150 samples has none
+    BULK_BARE = 8          # 4 variance / (mean distance of two)^2, from which on the others say little of the spread
 
 
 cdef inline double skewness_inflation(double skewness, int64_t n, int64_t n_rows, double quantile) noexcept nogil:
@@ -79,11 +79,11 @@ cdef inline double room_for_unseen(double std, double skewness, double kurtosis,
 cdef inline double carried_by_few(double excess, double std, double apart, int64_t n) noexcept nogil:
     """Kurtosis of n rows if few of them carry their spread; 0 if not, or if it is unknown, nan.
 
-    `apart` is the mean distance of one row to the next. Of k equal rows among n others that are equal too it is
-    2 std sqrt(k / n), so that 4 std^2 / apart^2 is n / k as the kurtosis is. A heavy tail has a large kurtosis as well,
-    but its bulk tells of the spread: 4 std^2 / apart^2 is 3.1 for the normal law, 5 for Student-t (3), 17 for a
-    lognormal of sigma 1.5, whatever their kurtosis. Rows in an order of their own are nearer to each other than at
-    random, so that they count as few rather too often.
+    `apart` is the mean distance of one row to the next. Of k equal rows among n others that are equal too it is 2 std
+    sqrt(k / n), so that 4 std^2 / apart^2 is n / k as the kurtosis is. A heavy tail has a large kurtosis as well, but
+    its bulk tells of the spread: 4 std^2 / apart^2 is 3.1 for the normal law, 5 for Student-t (3), 6 for a lognormal of
+    sigma 1, whatever their kurtosis; 17 for a lognormal of sigma 1.5, whose samples show few rows too. Rows in an order
+    of their own are nearer to each other than at random, so that they count as few rather too often.
     """
     if excess + 3.0 > FEW and 4.0 * std * std > BULK_BARE * apart * apart:
         return fmin(excess + 3.0, <double>n)    # n is the most there is, unless fourth powers overflow
@@ -103,8 +103,29 @@ cdef inline double kurtosis_to_keep(double carried, double before) noexcept nogi
 
 
 cdef inline double rows_to_meet_few(double kurtosis) noexcept nogil:
-    """Rows of a first look that meets FEW_MET of those that carry the spread, on average."""
+    """Rows that hold FEW_MET of those that carry the spread, on average."""
     return FEW_MET * kurtosis
+
+
+cdef enum:          # what a sample shows of the few rows that carried the spread of decisions before
+    NOTHING         # its verdict waits for the rows of `rows_to_meet_few`
+    TOO_LITTLE      # its verdict waits for the next look
+    ENOUGH
+
+
+cdef inline int few_shown(double before, double kurtosis, int64_t n) noexcept nogil:
+    """What n rows of this kurtosis show of the few that left `before`, the kurtosis of `kurtosis_to_keep`.
+
+    One of the few among n rows makes a kurtosis near n, or near `before` if that is less; the others alone make one
+    that does not grow with n. The root stands between. n / kurtosis is about how many of the few there are: a verdict
+    on one or two of them knows nothing of their size. Long tails show all of that in small samples, so that their
+    verdicts hardly wait. At FEW_MET times `before` rows a sample may decide whatever it shows.
+    """
+    if not before > 0.0 or <double>n >= FEW_MET * before:
+        return ENOUGH
+    if not kurtosis * kurtosis >= fmin(before, <double>n):      # nan of rows that are all equal
+        return NOTHING
+    return TOO_LITTLE if <double>n < FEW_MET * kurtosis else ENOUGH
 
 
 cdef inline double tail_excess(double skewness, int64_t n) noexcept nogil:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import fastrace.boosting._boost as _boost
-from fastrace._base import _checks
+from fastrace._base import _checks, _frames
 from fastrace._base._progress import track
 from fastrace.boosting._bins import Bins, Floats, Stump
 from fastrace.boosting._committee import Booster, Rows, votes
@@ -508,9 +508,4 @@ def _is_mapped(X: Any) -> bool:
     """Whether an array of numbers lives in a file too large to be read for its own sake."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "fiub" or X.nbytes <= SMALL_MAP:
         return False
-    owner: Any = X
-    while isinstance(owner, np.ndarray):
-        if isinstance(owner, np.memmap):
-            return True
-        owner = owner.base
-    return False
+    return _frames.is_mapped(X)

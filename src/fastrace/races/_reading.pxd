@@ -16,7 +16,8 @@ cdef enum:                          # rewards of one arm
     ROWS_PER_BLOCK = 512            # whose moments are taken while they are in cache; also the grain of all sums
     ROWS_PER_DECISION = 4096        # most at once for a decision against a threshold, which holds them without memory
     ROWS_PER_CALL = 8192            # most at once of a source that is cheaper in large blocks
-    ROWS_AT_FIRST = 8192            # of an array, whose first decision reads them all: in less time than it is set up
+    REWARDS_AT_FIRST = 65536        # of an array, whose first decision reads them all: in the time that it is set up
+    ROWS_AT_FIRST = 4096            # least at the first look of the first decision about a larger array in memory
     DRAWS_PER_CALL = 1024           # most at once of rows drawn by weight
     ROWS_PER_CHECK = 4096           # between two looks at pending signals
     ROWS_IN_ORDER_PER_CHECK = 1 << 18
@@ -48,6 +49,16 @@ cdef inline double price_of_a_row_of_an_array(Source source, bint in_window, bin
     the source's scan_advantage either way.
     """
     return (1.0 if in_window else source.scan_advantage * 12.0) + (8.0 + (80.0 if betting else 0.0))
+
+
+cdef inline double price_of_moments(Source source, double n_arms) noexcept nogil:
+    """Cost of a full pass that takes the moments of all differences over one that does not."""
+    return 1.0 + 1.0 / (source.reward_cost * n_arms)
+
+
+cdef inline double price_of_moments_of_an_array(Py_ssize_t n_arms) noexcept nogil:
+    """The same over an array: 1.1 ns a row beside 0.55, and 1.8 beside 0.6 if there are two arms."""
+    return 3.0 if n_arms == 2 else 2.0
 
 
 cdef inline int read_rows(Source source, RowOrder order, int64_t first, Py_ssize_t count, const Py_ssize_t *arms,

@@ -38,7 +38,8 @@ cdef class ThresholdRace:
     cdef void _forget(self) noexcept nogil
     cdef int _finish(self, bint accepted, int stop) noexcept nogil
     cdef int _decide(self) except -1 nogil
-    cdef bint _reads_all_at_once(self, Py_ssize_t k) noexcept nogil
+    cdef bint _looks_closer(self) noexcept nogil
+    cdef Py_ssize_t _look_at(self, Py_ssize_t k, double rows) noexcept nogil
     cdef int _look_at_all(self, const Py_ssize_t *arms, int n_arms, double *sums) except -1 nogil
     cdef int decide_alone(self, bitgen_t *bits, double threshold, double low, double high) except -1 nogil
     cdef void _clear(self) noexcept nogil
@@ -47,6 +48,8 @@ cdef class ThresholdRace:
     cdef void _describe(self, double shift) noexcept nogil
     cdef bint _guards(self) noexcept nogil
     cdef double _advantage(self) noexcept nogil
-    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil
+    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level, Py_ssize_t following) noexcept nogil
+    cdef bint _takes_moments(self) noexcept nogil
+    cdef double _price_of_moments(self) noexcept nogil
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil
     cdef int _find_bad_row(self) except -1

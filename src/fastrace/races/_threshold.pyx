@@ -21,15 +21,18 @@ from fastrace._math._bounds cimport lower_end, upper_end
 from fastrace._math._criteria cimport full_pass_pays
 from fastrace._math._moments cimport moments4_kurtosis, moments4_skewness, moments4_std
 from fastrace._math._simd cimport fr_all_finite, fr_sum
-from fastrace._math._skewness cimport carried_by_few, kurtosis_to_keep, rows_to_meet_few
+from fastrace._math._skewness cimport (ENOUGH, NOTHING, carried_by_few, few_shown, kurtosis_to_keep,
+                                       rows_to_meet_few)
 from fastrace._math._rule cimport (BETTING, NORMAL, look_t, rule_look, tally_clear, tally_decides, tally_extend,
-                                   tally_needs)
-from fastrace.races._reading cimport (ROWS_AT_FIRST, ROWS_PER_DECISION, bad_row, first_bad, first_outside, mean_work,
-                                      price_of_a_row, price_of_a_row_of_an_array, read_rows)
+                                   tally_needs, tally_std)
+from fastrace.races._reading cimport (REWARDS_AT_FIRST, ROWS_AT_FIRST, ROWS_PER_DECISION, bad_row, first_bad,
+                                      first_outside, mean_work, price_of_a_row, price_of_a_row_of_an_array,
+                                      price_of_moments, price_of_moments_of_an_array, read_rows)
 from fastrace.sources cimport ArraySource, Source
 
 import numpy as np
 
+from fastrace._base import _frames
 from fastrace._math import _half_widths
 
 cnp.import_array()
@@ -236,8 +239,9 @@ cdef class ThresholdRace:
         cdef double shifts[2]
         cdef double target, shift, level
         cdef int64_t n = 0, count
-        cdef Py_ssize_t k = 0
-        cdef int n_arms = <int>self._source.n_arms, certain
+        cdef Py_ssize_t k = 0, following
+        cdef int n_arms = <int>self._source.n_arms, certain, shows
+        cdef bint decides
         arms[0], arms[1] = 0, 1
         shifts[0] = shifts[1] = 0.0
         self._source.shift(arms, n_arms, shifts)
@@ -258,10 +262,10 @@ cdef class ThresholdRace:
         level = target / <double>self.n_rows
         if level < self.tally.low or level >= self.tally.high:
             return self._finish(level < self.tally.low, BY_BOUND)
-        while k < self.rule.n_looks - 1 and self.rule.look[k].n < rows_to_meet_few(self.past_kurtosis):
-            k += 1
-        if self._reads_all_at_once(k):
-            return self._scan(arms, n_arms, target, shift)
+        if self.past_kurtosis < 0.0 and self._looks_closer():
+            if self.n_rows * n_arms <= REWARDS_AT_FIRST:
+                return self._scan(arms, n_arms, target, shift)
+            k = self._look_at(0, ROWS_AT_FIRST)
         self.order.drawn = 0
         while True:
             while n < self.rule.look[k].n:
@@ -284,22 +288,33 @@ cdef class ThresholdRace:
                     with gil:
                         self._find_bad_row()
                 return self._finish(self.tally.seen.mean > level, BY_CERTAINTY)
-            if tally_decides(&self.tally, &self.rule, k - 1, level, &self.half_width, &self.constant, &self.skewed):
+            shows = few_shown(self.past_kurtosis, self.kurtosis + 3.0, n) if self._guards() else ENOUGH
+            decides = tally_decides(&self.tally, &self.rule, k - 1, level, &self.half_width, &self.constant,
+                                    &self.skewed)
+            if self.n_looks == 1 and k > 1 and self.rule.bound == NORMAL and isnan(tally_std(&self.tally)):
+                self.constant = True
+            if decides and shows == ENOUGH:
                 return self._finish(self.tally.seen.mean > level, BY_BOUND)
-            if self._scan_is_cheaper(k - 1, level):
+            following = self._look_at(k, rows_to_meet_few(self.past_kurtosis)) if shows == NOTHING else k
+            if self._scan_is_cheaper(k - 1, level, following):
                 return self._scan(arms, n_arms, target, shift)
+            k = following
 
-    cdef bint _reads_all_at_once(self, Py_ssize_t k) noexcept nogil:
-        """Whether a decision whose first look is look k is by a full pass, which sees how few rows carry the spread.
-
-        So is the first one about a small array; and later ones, where few do and so large a look costs as much.
-        """
-        if self.past_kurtosis == 0.0 or not self._guards():
+    cdef bint _looks_closer(self) noexcept nogil:
+        """Whether the first decision is about an array in memory: then it looks at more rows, as it costs little."""
+        if not (self._guards() and self.of_array and self.rule.look[0].n < self.n_rows and self._advantage() > 1.0
+                and not isfinite(self.tally.low) and not isfinite(self.tally.high)):
             return False
-        if self.past_kurtosis < 0.0:
-            return (self.of_array and self.rule.look[0].n < self.n_rows <= ROWS_AT_FIRST and self._advantage() > 1.0
-                    and not isfinite(self.tally.low) and not isfinite(self.tally.high))
-        return self._advantage() > 1.0 and self._advantage() * self.rule.look[k].n >= self.n_rows
+        if self.n_rows * self._source.n_arms <= REWARDS_AT_FIRST:
+            return True
+        with gil:
+            return not _frames.is_mapped((<ArraySource>self._source).values)
+
+    cdef Py_ssize_t _look_at(self, Py_ssize_t k, double rows) noexcept nogil:
+        """The first look from look k on at so many rows, or the last."""
+        while k < self.rule.n_looks - 1 and self.rule.look[k].n < rows:
+            k += 1
+        return k
 
     cdef int _look_at_all(self, const Py_ssize_t *arms, int n_arms, double *sums) except -1 nogil:
         """A full pass that takes the moments of all differences too; 0 if one of them is not finite."""
@@ -401,22 +416,36 @@ cdef class ThresholdRace:
         return price_of_a_row(self._source, self.order.in_window, mean_work(self.rule.bound == BETTING),
                               <double>self._source.n_arms)
 
-    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level) noexcept nogil:
-        """Whether one full pass in order costs less than what the race would read if the gap is what it looks."""
-        cdef double advantage = self._advantage()
+    cdef bint _scan_is_cheaper(self, Py_ssize_t k, double level, Py_ssize_t following) noexcept nogil:
+        """Whether one full pass in order costs less than what the race would read if the gap is what it looks.
+
+        `following` is the next look.
+        """
+        cdef double advantage = self._advantage(), needed, to_pass = <double>self.n_rows
         if advantage <= 1.0:
             return False
-        return full_pass_pays(tally_needs(&self.tally, &self.rule, k, level), self.tally.seen.n,
-                              self.rule.look[k + 1].n, self.n_rows, self.n_rows, advantage)
+        needed = max(tally_needs(&self.tally, &self.rule, k, level), <double>self.rule.look[following].n)
+        if self._takes_moments():
+            to_pass *= self._price_of_moments()
+        return full_pass_pays(needed, self.tally.seen.n, self.rule.look[following].n, self.n_rows, <int64_t>to_pass,
+                              advantage)
+
+    cdef bint _takes_moments(self) noexcept nogil:
+        """Whether a full pass takes moments too: where few rows carry the spread, it sees how few do of all rows."""
+        return self._guards() and (self.past_kurtosis != 0.0 or self.carried > 0.0)
+
+    cdef double _price_of_moments(self) noexcept nogil:
+        """Cost of a full pass that takes moments over one that does not."""
+        if self.of_array:
+            return price_of_moments_of_an_array(self._source.n_arms)
+        return price_of_moments(self._source, <double>self._source.n_arms)
 
     cdef int _scan(self, const Py_ssize_t *arms, int n_arms, double target, double shift) except -1 nogil:
         cdef double sums[2]
         cdef double known[2]
         cdef double total
         sums[0] = sums[1] = known[0] = known[1] = 0.0
-        # Where few rows carry the spread of what has been read, see how few do of all rows.
-        if not (self.past_kurtosis != 0.0 or self.carried > 0.0) or not self._guards() or (
-                not self._look_at_all(arms, n_arms, sums)):
+        if not self._takes_moments() or not self._look_at_all(arms, n_arms, sums):
             self._source.total(arms, n_arms, sums)
         total = sums[1] - sums[0] if n_arms == 2 else sums[0]
         if isnan(total) or total == INFINITY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -109,6 +110,12 @@ class AcceptResult(Result):
         Promised probability of error.
     warnings : tuple of str
         What may void the promise.
+
+    Notes
+    -----
+    The normal rule knows the rows that it has read, and has no bound on the others. `unseen_rows` of one kind, unlike
+    all that were read, may be among these, and would turn the answer if they were `unseen_reach` beyond the mean. If
+    you know that no difference is so far out, the answer stands; if you do not, give a support to the betting rule.
     """
 
     accepted: bool
@@ -126,7 +133,7 @@ class AcceptResult(Result):
     delta: float
     warnings: tuple[str, ...] = ()
 
-    _derived: ClassVar[tuple[str, ...]] = ("fraction_read",)
+    _derived: ClassVar[tuple[str, ...]] = ("fraction_read", "unseen_rows", "unseen_reach")
 
     def __bool__(self) -> bool:
         return self.accepted
@@ -135,6 +142,27 @@ class AcceptResult(Result):
     def fraction_read(self) -> float:
         """``n_read / n_rows``; 0 for an empty population."""
         return self.n_read / self.n_rows if self.n_rows else 0.0
+
+    @property
+    def unseen_rows(self) -> int:
+        """The most rows of one kind of which `n_read` random ones hold none with probability `delta`.
+
+        0 where the promise covers all rows: where all were read, and by a rigorous rule. The formula of discovery
+        samples, ``(n_rows - (n_read - 1) / 2) * (1 - delta ** (1 / n_read))`` [1]_.
+
+        .. [1] Wise, "A quickly convergent expansion for cumulative hypergeometric probabilities, direct and inverse",
+           Biometrika 1954.
+        """
+        if self.bound != "normal" or self.stopped_by != "bound" or not 0 < self.n_read < self.n_rows:
+            return 0
+        share = -math.expm1(math.log(self.delta) / self.n_read)
+        return min(int((self.n_rows - 0.5 * (self.n_read - 1)) * share), self.n_rows - self.n_read)
+
+    @property
+    def unseen_reach(self) -> float:
+        """How far from the mean so many rows would have to be, on average, to turn the answer; infinite for none."""
+        rows = self.unseen_rows
+        return abs(self.mean - self._per_row()) * self.n_rows / rows if rows else math.inf
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -153,8 +181,12 @@ class AcceptResult(Result):
         )
 
     def _table(self) -> Table:
-        return Table((), [f"  mean {number(self.mean, '.6g')} +- {number(self.half_width, '.3g')} per row against "
-                          f"{number(self._per_row(), '.6g')}"])
+        lines = [f"  mean {number(self.mean, '.6g')} +- {number(self.half_width, '.3g')} per row against "
+                 f"{number(self._per_row(), '.6g')}"]
+        if self.unseen_rows:
+            lines.append(f"  may have missed {counted(self.unseen_rows, 'row')} of one kind (probability "
+                         f"{self.delta:g}), which turn the answer if {number(self.unseen_reach, '.3g')} from the mean")
+        return Table((), lines)
 
     def _panels(self) -> Mapping[str, Callable[[Any], None]]:
         return {"interval": lambda ax: _draw_interval(ax, self.mean, self.interval, self._per_row())}

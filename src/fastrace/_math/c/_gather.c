@@ -30,11 +30,27 @@ static inline double fold(const double *lane, ptrdiff_t step)
 
 #define AT(p, step) (*(const ELEMENT *)((p) + (step)))
 
+/* Rows in order of one column, contiguous or not. */
+static void NAME(copy)(const char *x, ptrdiff_t row_stride, ptrdiff_t n_rows, double *restrict out)
+{
+    if (row_stride == (ptrdiff_t)sizeof(ELEMENT)) {
+        const ELEMENT *v = (const ELEMENT *)x;
+        for (ptrdiff_t i = 0; i < n_rows; i++) out[i] = v[i];
+    } else {
+        for (ptrdiff_t i = 0; i < n_rows; i++) out[i] = AT(x, i * row_stride);
+    }
+}
+
 void NAME(fr_gather)(const char *x, ptrdiff_t row_stride, ptrdiff_t arm_stride, const int64_t *rows, int64_t first,
                      ptrdiff_t n_rows, const ptrdiff_t *arms, ptrdiff_t n_arms, double **out)
 {
     const char *tile[TILE];
     ptrdiff_t span = n_arms * arm_stride;   /* bytes a row covers when all arms are asked for */
+    if (!rows && row_stride > 0 && row_stride <= 2 * (ptrdiff_t)sizeof(ELEMENT)) {  /* narrow rows, column by column */
+        for (ptrdiff_t j = 0; j < n_arms; j++)
+            NAME(copy)(x + (ptrdiff_t)first * row_stride + arms[j] * arm_stride, row_stride, n_rows, out[j]);
+        return;
+    }
     for (ptrdiff_t start = 0; start < n_rows; start += TILE) {
         ptrdiff_t size = n_rows - start < TILE ? n_rows - start : TILE;
         for (ptrdiff_t i = 0; i < size; i++) {
