@@ -1,151 +1,132 @@
-"""How often the best arm is missed after a fixed number of pulls, by rules that stop at a promise and by others.
+"""How often the best arms are missed after a fixed number of pulls, by rules that stop at a promise and by others.
 
     python bench/fixed_budgets.py [trials]
-    python bench/fixed_budgets.py shares [trials]
+    python bench/fixed_budgets.py few [trials]
 
-Rewards are 0 or 1. `LUCB` stops earlier where it has its promise, and is then charged for what it pulled alone.
-``shares`` gives all rules the same rewards, and shows what `LUCB` would miss if a pair shared its first pulls evenly.
-EVEN was chosen with the first two instances that it shows; those of LATER were written down after that.
+All rules get the same rewards, and arms in a random order, as ties go to the lower number. `LUCB` stops earlier where
+it has its promise, and is then charged for what it pulled alone. ``few`` shows what it gains from knowing that pulls
+are few: those of FRESH were written down before anything was measured of them.
 """
 
-import functools
 import math
 import sys
 
 import numpy as np
+from scipy import stats
 
 import fastrace as fr
-from fastrace.pulls import BernoulliPulls, RecordedPulls
+from fastrace.pulls import RecordedPulls
 
-INSTANCES = {
+INSTANCES = {       # and the pulls that intervals of single arms need for their promise at delta 0.1
     "0.55, nine of 0.45": (np.r_[0.55, np.full(9, 0.45)], 10_600),
     "0.6, 99 of 0.4": (np.r_[0.6, np.full(99, 0.4)], 28_800),
     "20 arms, 0.9 to 0.1": (np.linspace(0.9, 0.1, 20), 19_400),
     "0.5 0.45 0.43 0.4": (np.array([0.5, 0.45, 0.43, 0.4]), 11_900),
     "0.3 0.21 0.2 0.19 0.18": (np.array([0.3, 0.21, 0.2, 0.19, 0.18]), 5_000),
 }
-LATER = {       # and pulls
-    "0.7, 49 of 0.55": (np.r_[0.7, np.full(49, 0.55)], 1_000),
-    "20 arms, 0.6 to 0.4": (np.linspace(0.6, 0.4, 20), 475),
-    "8 arms, 0.7 to 0.35": (np.linspace(0.7, 0.35, 8), 400),
+SHARES = (0.05, 0.2)    # of these pulls
+SEEN = {            # and how many are to be found
+    "0.6, 99 of 0.4": (np.r_[0.6, np.full(99, 0.4)], 1),
+    "0.8, 24 of 0.65": (np.r_[0.8, np.full(24, 0.65)], 1),
+    "0.95, 0.93, 10 of 0.85": (np.r_[0.95, 0.93, np.full(10, 0.85)], 1),
 }
-EVEN = (0, 16, math.inf)    # pulls an arm, up to which a pair shares evenly
-SHARES = (0.05, 0.2)    # of the pulls that intervals of single arms need for their promise at delta 0.1
+FRESH = {
+    "0.9, 39 of 0.8": (np.r_[0.9, np.full(39, 0.8)], 1),
+    "0.35, 0.3, 28 of 0.2": (np.r_[0.35, 0.3, np.full(28, 0.2)], 1),
+    "12 arms, 0.99 to 0.7": (np.linspace(0.99, 0.7, 12), 1),
+    "3 of 15 arms, 0.8 to 0.2": (np.linspace(0.8, 0.2, 15), 3),
+    "0.15, 0.12, 48 of 0.05": (np.r_[0.15, 0.12, np.full(48, 0.05)], 1),
+}
+EACH = (3, 6, 10, 15)   # pulls an arm
 
 
-def by_rule(make):
-    return lambda means, budget, seed: make(len(means), budget).run(BernoulliPulls(means, rng=seed), budget).best
-
-
-def halving(means, budget, seed):
+def halving(rewards, budget):
     """Sequential halving (Karnin et al. 2013) that keeps what earlier rounds have seen."""
-    rng, left = np.random.default_rng(seed), np.arange(len(means))
-    wins, rounds = np.zeros(len(means)), math.ceil(math.log2(len(means)))
-    pulls = np.zeros(len(means))
+    n_arms = rewards.shape[1]
+    left, rounds = np.arange(n_arms), math.ceil(math.log2(n_arms))
+    pulls, won = 0, np.vstack([np.zeros(n_arms), np.cumsum(rewards, axis=0)])
     for _ in range(rounds):
-        each = int(budget / rounds / len(left))
-        wins[left] += rng.binomial(each, means[left])
-        pulls[left] += each
-        rate = wins[left] / np.maximum(pulls[left], 1.0)
-        left = left[np.lexsort((rng.random(len(left)), -rate))[: (len(left) + 1) // 2]]
-    return int(left[0])
+        pulls += int(budget / rounds / len(left))
+        left = left[np.argsort(-won[pulls, left], kind="stable")[: (len(left) + 1) // 2]]
+    return left
 
 
-RULES = {
-    "LUCB": by_rule(lambda n, budget: fr.LUCB(n, 1)),
-    "KL-LUCB": by_rule(lambda n, budget: fr.KLLUCB(n, 1)),
-    "SAR": by_rule(lambda n, budget: fr.SAR(n, 1, budget)),
-    "halving": halving,
+def chosen(rule, rewards, budget, aware=True):
+    """The answer after so many pulls, without the rest of a result, which takes longer than the pulls."""
+    if aware:
+        rule._core.allow(budget)
+    rule._core.run(RecordedPulls(rewards), budget)
+    return rule._core.chosen()
+
+
+RULES = {       # of rewards of shape (pulls, arms), the budget and n_best
+    "LUCB": lambda x, budget, m: chosen(fr.LUCB(x.shape[1], m), x, budget),
+    "KL-LUCB": lambda x, budget, m: chosen(fr.KLLUCB(x.shape[1], m), x, budget),
+    "SAR": lambda x, budget, m: chosen(fr.SAR(x.shape[1], m, budget), x, budget),
+    "halving": lambda x, budget, m: halving(x, budget),
+    "unaware": lambda x, budget, m: chosen(fr.LUCB(x.shape[1], m), x, budget, aware=False),
 }
 
 
-@functools.lru_cache
+def wrong(means, budget, trials, rules, n_best=1):
+    """Whether each rule names an arm that is not among the best, by run and rule."""
+    found = []
+    for trial in range(trials):
+        rng = np.random.default_rng([20100621, means.size, budget, trial])
+        there = rng.permutation(means)
+        rewards = (rng.random((budget, means.size), np.float32) < there).astype(float)
+        least = np.sort(means)[-n_best]
+        found.append([(there[RULES[rule](rewards, budget, n_best)] < least).any() for rule in rules])
+    return np.array(found, float)
+
+
 def missed(name, share, trials):
-    """The pulls, and how often each rule names another arm than the first, which is the best."""
+    """The pulls, and how often the first four rules miss the best arm."""
     means, whole = INSTANCES[name]
     budget = int(share * whole)
-    return budget, [np.mean([rule(means, budget, seed) != 0 for seed in range(trials)]) for rule in RULES.values()]
+    return budget, wrong(means, budget, trials, list(RULES)[:4])
 
 
-def score_bounds(wins, pulls, level, upper):
-    """Those by which `LUCB` chooses what to pull, of rewards 0 and 1."""
-    mean, sign = wins / pulls, 1.0 if upper else -1.0
-    scale, varies = level / pulls, mean * (1.0 - mean)
-    whole = (mean + scale + sign * np.sqrt(scale * (2.0 * varies + scale))) / (1.0 + 2.0 * scale)
-    half = (mean + 0.5 * scale + sign * np.sqrt(scale * (2.0 * varies + scale * (varies + 0.25)))) / (1.0 + scale)
-    return np.maximum(whole, half) if upper else np.minimum(whole, half)
+def chance(found, first, other):
+    """How probable it is that one rule alone is wrong in so many runs or more, where both are wrong equally often."""
+    alone, its = ((found[:, i] > found[:, j]).sum() for i, j in ((first, other), (other, first)))
+    return float(stats.binom.sf(alone - 1, alone + its, 0.5))
 
 
-def lucb_by_shares(rewards, budget, even, delta=0.05):
-    """The arm that `LUCB` names if it does not stop before the budget, but for ties; with `even` at 0 it pulls alike.
-
-    While arms have had fewer than `even` pulls on average, either arm of a pair gets half of its pulls.
-    """
-    n_arms, arms = len(rewards), np.arange(len(rewards))
-    won = np.cumsum(rewards, axis=1)
-    pulls, total, rounds, grid, carry = np.ones(n_arms, int), n_arms, 1, 1, 0.0
-    while total < budget:
-        while grid < rounds:
-            grid = max(grid + 1, math.ceil(1.02 * grid))
-        wins = won[arms, pulls - 1].astype(float)
-        mean = wins / pulls
-        leader = int(mean.argmax())
-        bound = score_bounds(wins, pulls, math.log(1 / delta) + 0.5 * math.log(grid), True)
-        bound[leader] = -np.inf
-        rival = int(bound.argmax())
-        count = max(1, min(pulls[leader], pulls[rival]) // 100)
-        ours, its = ((pulls[i] * mean[i] * (1.0 - mean[i]) + 0.25) / ((pulls[i] + 1.0) * pulls[i])
-                     for i in (leader, rival))
-        wanted = 2.0 * count * (0.5 if total < even * n_arms else ours / (ours + its)) + carry
-        first = int(min(max(math.floor(wanted + 0.5), 0), 2 * count))
-        carry = wanted - first
-        rounds += count
-        for arm, more in ((leader, first), (rival, 2 * count - first)):
-            more = min(more, budget - total)
-            pulls[arm] += more
-            total += more
-    return int((won[arms, pulls - 1] / pulls).argmax())
+def said(found, first, other):
+    """How much more often one rule is wrong than another one on the same rewards, in points, +- a standard error."""
+    more = found[:, first] - found[:, other]
+    return (f"{100 * more.mean():+6.1f} +-{100 * more.std() / math.sqrt(len(more)):4.1f} "
+            f"(p{chance(found, first, other):5.2f})")
 
 
-def shares(trials=1000, names=("0.6, 99 of 0.4", "20 arms, 0.9 to 0.1", *LATER)):
-    """Wrong in %, on the same rewards, and how much more often than KL-LUCB and than `LUCB` as it is."""
-    for name in names:
-        means, budget = LATER[name] if name in LATER else (INSTANCES[name][0], int(SHARES[0] * INSTANCES[name][1]))
-        wrong = []
-        for seed in range(trials):
-            rewards = np.random.default_rng([20100621, seed]).random((budget, means.size), np.float32) < means
-            pulls = functools.partial(RecordedPulls, rewards.astype(float))
-            answers = [rule.run(pulls(), budget).best for rule in (fr.LUCB(means.size, 1), fr.KLLUCB(means.size, 1))]
-            answers += [lucb_by_shares(rewards.T, budget, even) for even in EVEN]
-            wrong.append([answer != 0 for answer in answers])
-        wrong = np.array(wrong)
-        print(f"{name}, {budget} pulls, {trials} runs; as `LUCB` itself in {(wrong[:, 0] == wrong[:, 2]).sum()}")
-        for rule, column in zip(("LUCB", "KL-LUCB", *(f"first {even}" for even in EVEN)), wrong.T, strict=True):
-            print(f"{rule:9}{100 * column.mean():6.1f}", end="")
-            for over, other in (("KL-LUCB", wrong[:, 1]), ("first 0", wrong[:, 2])):
-                more = column.astype(float) - other
-                print(f", over {over} {100 * more.mean():+5.1f} +-{100 * more.std() / math.sqrt(trials):4.1f}", end="")
-            print(flush=True)
+def few(trials=1000):
+    print(f"wrong in % of {trials} runs")
+    for name, (means, n_best) in (SEEN | FRESH).items():
+        for each in EACH:
+            found = wrong(means, each * means.size, trials, ("LUCB", "KL-LUCB", "SAR", "unaware"), n_best)
+            print(f"{name:26}{each:4} an arm", *(f"{100 * share:6.1f}" for share in found.mean(axis=0)),
+                  f"LUCB over KL-LUCB{said(found, 0, 1)}, over unaware{said(found, 0, 3)}", flush=True)
 
 
 def quick():
-    budget, wrong = missed("0.3 0.21 0.2 0.19 0.18", 0.2, 5)
-    assert budget == 1000 and len(wrong) == len(RULES) and max(wrong) < 1.0
-    shares(2)
+    budget, found = missed("0.3 0.21 0.2 0.19 0.18", 0.2, 5)
+    assert budget == 1000 and found.shape == (5, 4) and found.mean() < 1.0
+    assert wrong(FRESH["12 arms, 0.99 to 0.7"][0], 60, 2, RULES).shape == (2, 5)
 
 
 def main(trials=1000):
-    print(f"wrong in % of {trials} runs, +- one standard error")
-    print(f"{'means':24}{'pulls':>7}", *(f"{name:>14}" for name in RULES))
+    print(f"wrong in % of {trials} runs, a standard error beside differences")
+    print(f"{'means':24}{'pulls':>7}", *(f"{name:>8}" for name in list(RULES)[:4]))
     for name in INSTANCES:
         for share in SHARES:
-            budget, wrong = missed(name, share, trials)
-            print(f"{name:24}{budget:7}", *(f"{100 * w:8.1f} +-{100 * math.sqrt(w * (1 - w) / trials):4.1f}"
-                                            for w in wrong), flush=True)
+            budget, found = missed(name, share, trials)
+            print(f"{name:24}{budget:7}", *(f"{100 * share:8.1f}" for share in found.mean(axis=0)),
+                  f"  LUCB over KL-LUCB{said(found, 0, 1)}, over halving{said(found, 0, 3)}", flush=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["shares"]:
-        shares(*map(int, sys.argv[2:]))
+    if sys.argv[1:2] == ["few"]:
+        few(*map(int, sys.argv[2:]))
     else:
         main(*map(int, sys.argv[1:]))

@@ -169,9 +169,13 @@ class PairedArms(Arms):
         return min(totals)
 
 
-def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf):
-    """Run the rule on rows in order; returns (chosen, requests as (arms, count), why it stopped, arms)."""
+def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, known=False):
+    """Run the rule on rows in order; returns (chosen, requests as (arms, count), why it stopped, arms).
+
+    With `known`, the rule knows `max_pulls` beforehand.
+    """
     arms, made, row = PairedArms(low, high, n_best, epsilon, delta), [], 0
+    arms.few = known and max_pulls < 16 * arms.n
     rounds = grid = 1
     carry, single = 0.0, False
 
@@ -218,7 +222,7 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
         level = arms.goal + 0.5 * math.log(grid)
         i, j = max(lack, key=lambda pair: arms.bounds(pair[1], level)[1] - arms.bounds(pair[0], level)[0])
         count = batch or max(1, min(arms.pulls[i], arms.pulls[j]) // 100)
-        wanted = 2 * count * arms.variance(i) / (arms.variance(i) + arms.variance(j)) + carry
+        wanted = arms.share(i, j, 2 * count) + carry
         ours = int(min(max(math.floor(wanted + 0.5), 0), 2 * count))
         carry = wanted - ours
         rounds += count

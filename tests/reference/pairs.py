@@ -74,7 +74,7 @@ class Arms:
         self.pulls, self.held, self.failed = np.zeros(self.n, int), None, None
         self.spent, self.origin = 0, 0.0
         self.means, self.squares, self.first, self.second = np.zeros((4, self.n))
-        self.begin = 1
+        self.begin, self.few = 1, False
 
     def ready(self):
         """The first pulls of all arms are made."""
@@ -105,18 +105,23 @@ class Arms:
         return both, slope * math.exp(log + math.log((1 - KEPT) / others) - both)
 
     def share(self, i, j, pulls):
+        if self.few:
+            return 0.5 * pulls
         return pulls * self.variance(i) / (self.variance(i) + self.variance(j))
 
     def variance(self, i):
         return (self.squares[i] + 0.25 * self.span[i] ** 2) / ((self.pulls[i] + 1.0) * self.pulls[i])
 
     def bounds(self, i, level):
-        """The wider of two score bounds: roots u of (u - mean)^2 = 2 s v(u), v the variance that u would have."""
+        """The wider of two score bounds: roots u of (u - mean)^2 = 2 s v(u), v the variance that u would have.
+
+        Where pulls are few, the first.
+        """
         n, mean = self.pulls[i], (self.means[i] - self.low[i]) / self.span[i]
         middle, varies = (n * mean + 0.5) / (n + 1), max(mean * (1 - mean), 0)
         s = min((self.squares[i] / self.span[i] ** 2 + 0.5) / ((n + 1) * middle * (1 - middle)), 1) * level / n
         ends = []
-        for share in (1.0, 0.5):        # v(u) is that share of u (1 - u), and the rest of that at the mean
+        for share in (1.0,) if self.few else (1.0, 0.5):     # of u (1 - u) in v(u); the rest is that at the mean
             a, b, c = 1 + 2 * s * share, -(2 * mean + 2 * s * share), mean**2 - 2 * s * (1 - share) * varies
             root = math.sqrt(max(b * b - 4 * a * c, 0))
             ends.append(((-b - root) / (2 * a), (-b + root) / (2 * a)))
@@ -334,12 +339,14 @@ class FreeArms(Arms):
         return (self.suffices(best, rest, ends[0], cut, 60) and self.suffices(best, rest, cut, ends[1], 60))
 
 
-def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, arms=None):
+def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, arms=None, known=False):
     """Run the rule; returns (chosen, list of (arm, count) in order, why it stopped, means, pulls).
 
-    `pull(arm, count)` gives the rewards that came of so many pulls, which may be fewer.
+    `pull(arm, count)` gives the rewards that came of so many pulls, which may be fewer. With `known`, the rule knows
+    `max_pulls` beforehand, as in a call of `run`.
     """
     arms, made = arms or Arms(low, high, n_best, epsilon, delta), []
+    arms.few = known and max_pulls < 16 * arms.n
 
     def take(i, count):
         if count:

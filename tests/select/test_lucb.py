@@ -285,12 +285,64 @@ def test_max_pulls_stops_there_and_continues_exactly(seed):
     for limit in (1, 7, 19):
         with pytest.raises(ValueError, match=f"max_pulls is {limit}; at least 20 is needed"):
             rule.run(source, limit)
-    for limit in (20, 21, 500, 501):
-        result = rule.run(source, limit)
+    few, its = fr.LUCB(20, 5, 0.05), BernoulliPulls(means, rng=1)       # pulls: it asks for others with fewer than 320
+    for limit, one, pulls in ((20, few, its), (21, few, its), (320, rule, source), (321, rule, source),
+                              (501, rule, source)):
+        result = one.run(pulls, limit)
         assert (result.n_read, result.stopped_by) == (limit, "max_pulls")
         assert not np.isnan(result.mean).any()
         assert result.error_bound == 1.0 or limit > 20
     assert_same(rule.run(source), wanted)
+
+
+def test_a_small_budget_is_that_of_the_call():
+    """However the call is cut into parts; and it is over with the call, whatever ends it."""
+    values = (np.random.default_rng(1).random((4000, 20)) < np.linspace(0.9, 0.6, 20)).astype(float)
+
+    def pulls(*limits, **options):
+        rule, source = fr.LUCB(20, 1), RecordedPulls(values)
+        for limit in limits:
+            rule.run(source, limit, **options)
+        return rule, source
+
+    within, blind = pulls(319)[0], fr.LUCB(20, 1)
+    source = RecordedPulls(values)
+    while blind.n_pulls < 319:
+        blind.tell(source.read(*blind.ask()))
+    assert within.result().pulls.tolist() != blind.result().pulls.tolist()
+    for other in (pulls(100, 250, 319), pulls(319, max_seconds=600.0)):
+        assert_same(other[0].result(), within.result())
+    assert_same(fr.select_best(RecordedPulls(values), max_pulls=319), within.result())
+    rules, sources = zip(pulls(319), pulls(319), strict=True)
+
+    def fails(arms, counts):
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        rules[1].run(fails, 319 + 1)
+    with pytest.raises(ConnectionError):
+        rules[1].run(fails)
+    requests = [[], []]
+    for rule, source, made in zip(rules, sources, requests, strict=True):       # what follows knows of no limit
+        while rule.n_pulls < 600:
+            arms, counts = rule.ask()
+            made.append((arms.tolist(), counts.tolist()))
+            rule.tell(source.read(arms, counts))
+    assert requests[0] == requests[1]
+    assert any(len(arms) == 1 for arms, _ in requests[0])              # shares by variance, two pulls of one arm
+    rule, source = pulls(319)
+    rule.run(source, 600)
+    assert rule.result().pulls.sum() == 600
+    more = rules[0].result().pulls
+    assert np.abs(rule.result().pulls - more).sum() <= 1                # asks come in twos
+
+
+def test_the_whole_of_a_table_is_no_small_budget():
+    table = (np.random.default_rng(2).random((12, 5)) < 0.6).astype(float)
+    wanted = fr.select_best(table, rng=3)
+    for limit in (60, 79):
+        assert_same(fr.select_best(table, rng=3, max_pulls=limit), wanted)
+    assert fr.select_best(table, rng=3, max_pulls=59).n_read <= 59
 
 
 def test_the_error_bound_at_a_stop_is_of_what_is_said():

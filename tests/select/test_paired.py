@@ -54,13 +54,28 @@ def test_every_request_equals_the_plain_twin(n_arms, n_best, epsilon, batch, cor
     assert set(np.atleast_1d(rule.result().best).tolist()) == best
     assert rule.result().stopped_by == ("" if why == "max_pulls" else why)
     again, source = make(), RecordedPulls(values, paired=True)
-    again.run(source, 300)
+    again.run(source, max(300, 16 * n_arms))
     again, source = pickle.loads(pickle.dumps((again, source)))
     again.run(source, rule.n_pulls)
     assert again.result().pulls.tolist() == rule.result().pulls.tolist()
     assert np.array_equal(again.result().mean, rule.result().mean)
     assert again.result().error_bound == rule.result().error_bound
     assert copy.deepcopy(again).result().best == pytest.approx(rule.result().best)
+
+
+def test_every_request_within_a_small_budget_equals_the_plain_twin():
+    rng, made = np.random.default_rng(12), []
+    low, high, values = np.full(12, -0.1), np.full(12, 1.2), rows(rng, 400, 12, 0.0, 0.02, 0.3)
+    within, blind = (reference.paired(values, low, high, 1, 0.0, 0.1, 1, 191, known)[1] for known in (True, False))
+    assert within != blind
+
+    def pull(arms, counts):
+        row = sum(count for _, count in made)
+        made.append((tuple(arms.tolist()), int(counts[0])))
+        return values[row:row + counts[0]][:, arms].T.ravel()
+
+    fr.LUCB(12, 1, 0.0, 0.1, (low, high), batch=1, paired=True).run(pull, 191)
+    assert len(within) - len(made) in (0, 1) and made[:-1] == within[:len(made) - 1]
 
 
 def test_both_kinds_of_request_are_made():

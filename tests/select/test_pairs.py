@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from following import assert_follows, reader
+from following import assert_follows, assert_follows_within, reader
 from scipy import optimize
 
 import fastrace as fr
@@ -83,6 +83,21 @@ def test_every_pull_equals_the_plain_twin(n_arms, n_best, batch, shared):
     values[:, 1] = values[0, 1]                                     # one constant arm
     twin = reference.pairs(reader(values), low, high, n_best, 0.1, 0.1, 0 if batch == "auto" else batch, 500)
     assert_follows(lambda: fr.LUCB(n_arms, n_best, 0.1, 0.1, (low, high), rule="pairs", batch=batch), values, twin)
+
+
+@pytest.mark.parametrize(("n_arms", "n_best", "batch", "budget"), [
+    (3, 1, 1, 47), (6, 2, 1, 95), (6, 2, 1, 96), (7, 6, "auto", 50), (12, 5, 3, 191), (20, 1, "auto", 300),
+])
+def test_every_pull_within_a_small_budget_equals_the_plain_twin(n_arms, n_best, batch, budget):
+    rng = np.random.default_rng(n_arms)
+    low = np.zeros(n_arms) if n_best == 1 else rng.normal(0, 0.3, n_arms)
+    high = low + (1.0 if n_best == 1 else rng.uniform(0.5, 2.0, n_arms))
+    values = low + rng.random((400, n_arms)) ** rng.uniform(0.3, 1, n_arms) * (high - low)
+    given = n_best, 0.0, 0.1, 0 if batch == "auto" else batch, budget
+    twin = reference.pairs(reader(values), low, high, *given, known=True)
+    blind = reference.pairs(reader(values), low, high, *given)
+    assert (twin[1] == blind[1]) == (budget >= 16 * n_arms)
+    assert_follows_within(lambda: fr.LUCB(n_arms, n_best, 0.0, 0.1, (low, high), batch=batch), values, budget, twin)
 
 
 # Answers.

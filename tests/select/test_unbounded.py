@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from following import assert_follows, reader
+from following import assert_follows, assert_follows_within, reader
 from scipy import optimize
 
 import fastrace as fr
@@ -85,6 +85,20 @@ def test_every_pull_equals_the_plain_twin(n_arms, n_best, batch, epsilon, scale)
         reader(values), None, None, n_best, epsilon, 0.1, 0 if batch == "auto" else batch, 64, arms=arms)
     given = {"symmetric": True} if scale is None else {"sub_gaussian": scales}
     assert_follows(lambda: fr.LUCB(n_arms, n_best, epsilon, 0.1, batch=batch, **given), values, twin)
+
+
+@pytest.mark.parametrize("scale", [None, 0.8, [0.5, 1.0, 2.0]])
+def test_every_pull_within_a_small_budget_equals_the_plain_twin(scale):
+    rng = np.random.default_rng(6)
+    scales, values = None if scale is None else np.resize(scale, 6), rng.standard_normal((400, 6)) + np.arange(6) / 5
+    given = {"symmetric": True} if scale is None else {"sub_gaussian": scales}
+
+    def twin(known):
+        arms = reference.FreeArms(6, scales, 1, 0.0, 0.1)
+        return reference.pairs(reader(values), None, None, 1, 0.0, 0.1, 1, 95, arms=arms, known=known)
+
+    assert twin(True)[1] != twin(False)[1]
+    assert_follows_within(lambda: fr.LUCB(6, 1, delta=0.1, batch=1, **given), values, 95, twin(True))
 
 
 # Answers.

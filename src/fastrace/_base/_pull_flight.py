@@ -151,7 +151,8 @@ class PullFlight:
     ) -> None:
         """Take rewards that an earlier run of the same rule has paid for, by pull and arm; before anything is asked.
 
-        So many of its calls `failed` of each arm, and so many were `unused`.
+        So many of its calls `failed` of each arm, and so many were `unused`. Of several such runs, a call each in their
+        order.
         """
         self.failed += np.asarray(failed, np.int64)
         self.paid += np.asarray(unused, np.int64)
@@ -161,8 +162,8 @@ class PullFlight:
                 self.here[arm][k] = value
                 self.paid[arm] += 1
         for arm, here in enumerate(self.here):
-            self.next[arm] = max(here, default=-1) + 1
-            self.free[arm] = [k for k in range(self.next[arm] - 1, -1, -1) if k not in here]
+            self.next[arm] = max(self.next[arm], max(here, default=-1) + 1)
+            self.free[arm] = [k for k in range(self.next[arm] - 1, self.taken[arm] - 1, -1) if k not in here]
         self.aim()
         self.forward()
 

@@ -59,6 +59,13 @@ class InFlight(ABC):
         """All that decides what a race asks and when it stops, where a journal can begin with it as it stands."""
         return None
 
+    def _suit(self, max_pulls: int | None) -> bool:
+        """Let it ask for what suits so many rewards in all, or as many as it takes (None); whether this is different.
+
+        A call says so when it begins, before the race takes any reward, and says None when it ends.
+        """
+        return False
+
     def _allow(self, max_pulls: int | None) -> None:
         """Let so many rewards be paid for in all; only where `_takes_budget`."""
         raise NotImplementedError

@@ -6,8 +6,9 @@ where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, i
 has a line with the class of its error, "failed", in place of the reward. If its answer comes after all, the line of the
 reward says that it was "late", and the call counts once. Each call has a line "sent" before it is made, and one that
 was still under way as the race ended has a line "unused". So a call that was sent, and has no further line, was lost as
-the process ended. Journals of earlier versions have no lines of failed calls, or none of calls sent. A last line that
-was torn, because the process or the disk gave up in it, is cut off.
+the process ended. Where what a `LUCB` asks for depends on `max_pulls`, a line with that number stands before what was
+asked for with it. Journals of earlier versions have no lines of failed calls, or none of calls sent and of `max_pulls`.
+A last line that was torn, because the process or the disk gave up in it, is cut off.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Journal:
     """An open journal, to which lines are added: use it in a ``with`` block.
 
     `race` is what the first line says of a new journal, `seed` included; an old one must say the same. A `seed` of None
-    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file held.
+    is drawn for a new journal and taken from an old one: `race` holds it afterwards. `rewards` is what the file held,
+    and `parts` the same in the order in which it was asked for, with the `max_pulls` on which a part depends.
     By arm, `failed` is how many calls gave no reward, those that were lost included, and `unused` how many were under
     way as an earlier run ended. `n_lost` counts calls that were lost.
     """
@@ -53,6 +55,7 @@ class Journal:
         self.race = race
         self.unit = "row" if "n_rows" in race else race.get("unit", "pull")
         self.rewards: Rewards = {}
+        self.parts: list[tuple[int | None, Rewards]] = [(None, {})]
         self.failed, self.unused = [0] * race["n_arms"], [0] * race["n_arms"]
         self.n_lost = 0
         self.lock = threading.Lock()            # threads that make calls write, too
@@ -154,6 +157,9 @@ class Journal:
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
+                if "max_pulls" in entry and _is_limit(entry["max_pulls"]):
+                    self.parts.append((entry["max_pulls"], {}))
+                    continue
                 arm, row, failed = entry["arm"], entry[unit], entry.get("failed")
                 sent, unused, late = (entry.get(name, False) for name in ("sent", "unused", "late"))
                 reward = None if sent or unused or failed is not None else entry["reward"]
@@ -178,7 +184,9 @@ class Journal:
                 (self.unused if unused else self.failed)[arm] += 1
                 continue
             self.failed[arm] -= late and self.failed[arm] > 0
-            before = self.rewards.setdefault(row, {}).setdefault(arm, value)
+            if arm not in self.rewards.setdefault(row, {}):
+                self.parts[-1][1].setdefault(row, {})[arm] = value
+            before = self.rewards[row].setdefault(arm, value)
             if before != value and not (math.isnan(before) and math.isnan(value)):
                 raise ValueError(f"line {number} of journal {str(self.path)!r} says that the reward of arm {arm} on "
                                  f"{unit} {row} is {_said(value)}, and an earlier line that it is {_said(before)}; "
@@ -214,6 +222,11 @@ class Journal:
         value = None if math.isnan(reward) else reward if math.isfinite(reward) else str(reward)
         self._write({self.unit: row, "arm": arm, "reward": value} | ({"late": True} if late else {}))
 
+    def suit(self, max_pulls: int | None) -> None:
+        """Write the limit on which depends what is asked for from here on; None where it does not."""
+        if max_pulls != self.parts[-1][0]:
+            self._write({"max_pulls": max_pulls})
+
     def fail(self, arm: int, row: int, error: str) -> None:
         """Write that a call has failed, by an error of this class."""
         self._write({self.unit: row, "arm": arm, "failed": error})
@@ -223,6 +236,10 @@ def _kind(race: dict[str, Any]) -> str:
     """The class of a race, as the first line of a journal tells it."""
     words = str(race.get("race") or race.get("rule")).split()
     return "FiniteRace" if "n_rows" in race else words[0]
+
+
+def _is_limit(value: Any) -> bool:
+    return value is None or type(value) is int and value > 0
 
 
 def _said(reward: float) -> str:

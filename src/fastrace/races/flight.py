@@ -110,7 +110,8 @@ async def race_async(
     **options
         Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB` or
         `BettingRace`, `max_pulls`: most calls to pay for, those that failed and those before this call of `race_async`
-        included. It may be called again with more, as may `run` of the rule, whose `max_pulls` counts them too.
+        included. It may be called again with more, as may `run` of the rule, whose `max_pulls` counts them too. What a
+        `LUCB` asks for depends on whether they are fewer than 16 per arm; the journal knows how many they were.
 
     Returns
     -------
@@ -250,12 +251,17 @@ def _gone_on(
     if spelled:
         raise ValueError(f"{', '.join(spelled)} came beside race, which has its own; leave out what a race has")
     book = None
+    limit = _checks.budget(limit, 1, False)
+    stack.callback(race._suit, None)
     if journal is not None:
         book = stack.enter_context(Journal(journal, plain(identity)))
         _record(race, book)
+    suited = race._suit(limit)
     race._fly().again()
     if race._takes_budget:
         race._allow(limit)
+    if book is not None:
+        book.suit(limit if suited else None)
     return book, () if book is None else _beyond(book, limit) + _lost(book)
 
 
@@ -285,7 +291,11 @@ def _claim(race: Any, stack: contextlib.ExitStack) -> None:
 def _record(race: InFlight, book: Journal) -> None:
     try:
         with _checks.named_arms(race._names, race._compiled_race()):
-            race._fly().record(book.rewards, book.failed, book.unused)
+            charged: tuple[Any, Any] = book.failed, book.unused
+            for limit, rewards in book.parts:
+                race._suit(limit)
+                race._fly().record(rewards, *charged)
+                charged = 0, 0
     except ValueError as error:
         error.add_note(DOWN.format(book.path))
         raise

@@ -461,8 +461,7 @@ cdef class PairedSelector(PairSelector):
                     widest = self.bound[self.group[m + o]] - self.bound[self.group[c]]
                     i, j = self.group[c], self.group[m + o]
         count = self._size(i, j)
-        wanted = self._variance(i)
-        wanted = 2.0 * <double>count * wanted / (wanted + self._variance(j)) + self.carry
+        wanted = self._share(i, j, 2.0 * <double>count) + self.carry
         ours = <int64_t>fmin(fmax(floor(wanted + 0.5), 0.0), 2.0 * <double>count)
         self.carry = wanted - <double>ours
         self.rounds += count

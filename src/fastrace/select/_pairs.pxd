@@ -29,6 +29,7 @@ cdef class PairSelector(LucbSelector):
     cdef double *within             # of an arm: sum of x (1 - x), for rewards scaled to [0, 1]
     cdef double *within_high        # and of x^2 (1 - x)
     cdef double goal                # log(1 / delta)
+    cdef bint few                   # the call in progress may make so few pulls that no promise is in sight
     cdef double carry               # pulls that the chosen arms are owed, or have had too many
     cdef int turn                   # of the eight in which the pair on top, apart already, is pulled once
     cdef Py_ssize_t[2] held         # chosen, other; -1: none

@@ -27,6 +27,7 @@ cdef enum:
     SEARCH = 10         # wealths that a pair or a search takes, per pair or arm, roughly
     SHARE = 100         # wealths per pull, at most, that tests whether to stop may take
     EARLIER_BETS = 10   # that rules saved without their number had
+    FEW = 16            # pulls an arm, on average; with fewer in all no promise is in sight
     LEAST_STEPS = 12    # halvings towards the cut that is hardest on a pair
 
 # Kept of the first unit of wealth, by who splits the rest among several.
@@ -76,6 +77,12 @@ cdef class PairSelector(LucbSelector):
 
     # What to pull: estimates, without a promise.
 
+    def _allow(self, max_pulls):
+        few = max_pulls is not None and max_pulls < FEW * self.n_arms
+        self.stale = self.stale or few != self.few
+        self.few = few
+        return few
+
     cdef double _variance(self, Py_ssize_t i) noexcept nogil:
         """Of the arm's mean; the rewards and one more, of the largest variance there is."""
         cdef double n = <double>self.pulls[i]
@@ -86,7 +93,8 @@ cdef class PairSelector(LucbSelector):
 
         The variance is taken for a share of that of rewards 0 and 1, and to change with the mean as theirs:
         that at the bound (Wilson), or halfway between it and that at the mean; the wider of both, as the divergence
-        of Bernoulli laws is beyond either somewhere.
+        of Bernoulli laws is beyond either somewhere. Where pulls are few, the first alone: the second leaves the
+        support, so that arms of one bad reward would be pulled before those of none.
         """
         cdef double n = <double>self.pulls[i], mean = (self.mean[i] - self.low[i]) / self.span[i], middle, scale, both
         cdef double varies, half, at_bound, halfway
@@ -98,6 +106,8 @@ cdef class PairSelector(LucbSelector):
         varies = fmax(mean * (1.0 - mean), 0.0)
         half = sqrt(scale * (2.0 * varies + scale))
         at_bound = (mean + scale + (half if k else -half)) / (1.0 + 2.0 * scale)
+        if self.few:
+            return self.low[i] + self.span[i] * at_bound
         half = sqrt(scale * (2.0 * varies + scale * (varies + 0.25)))
         halfway = (mean + 0.5 * scale + (half if k else -half)) / (1.0 + scale)
         both = fmax(at_bound, halfway) if k else fmin(at_bound, halfway)
@@ -351,8 +361,14 @@ cdef class PairSelector(LucbSelector):
         return self._size(weakest[0], rival[0])
 
     cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil:
-        """How many of the pulls of a pair arm i gets: as large a share as it has of the variance of the difference."""
+        """How many of the pulls of a pair arm i gets: as large a share as it has of the variance of the difference.
+
+        Half of them where pulls are few. By variance, a rival of one or two pulls gets nearly all of them; an arm that
+        leads by luck is then found out late.
+        """
         cdef double ours = self._variance(i)
+        if self.few:
+            return 0.5 * pulls
         return pulls * ours / (ours + self._variance(j))
 
     cdef int plan(self) except -1 nogil:

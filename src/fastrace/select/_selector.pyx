@@ -521,6 +521,16 @@ cdef class Selector:
             self._plan()
         return 0
 
+    def allow(self, max_pulls):
+        """Say how many pulls may be made in all, or None, no limit; whether the rule asks for others because of it.
+
+        It is no part of a saved state: each call says it when it begins, and None when it ends.
+        """
+        return self._alone(self._allow, max_pulls)
+
+    def _allow(self, max_pulls):
+        return False
+
     def run(self, PullSource source not None, max_pulls, bint whole=True):
         """Pull until the rule stops, or `max_pulls` pulls have been made in all: the budget, or a part of it."""
         cdef int64_t limit = max_pulls

@@ -186,6 +186,12 @@ class LUCB(Selection):
     level :math:`\log(1 / \delta) + \log(t) / 2` of round t, or, where that pair is apart already, one that is not. Each
     of the two gets the share of the pulls that its mean has of the variance of their difference [5]_.
 
+    Where the `max_pulls` of a call (`run`, `select_best`, `race_async`) are fewer than 16 per arm, no promise is in
+    sight. For that call both arms of a pair are pulled equally often, and with a support Wilson's score bounds alone
+    order the arms: the wider ones used otherwise leave the support, so that an arm with one bad reward may go before
+    one with none. Fewer answers are wrong then (``bench/fixed_budgets.py few``); the promise and `error_bound` hold as
+    they do for any pulls. `ask` and `tell` by hand know of no budget.
+
     *In rounds* (`paired`). Let :math:`M^+_b` and :math:`M^-_a` be those above, of the pulls of requests of one arm
     only, and :math:`D_{ba}` the wealth from bets on :math:`x_b - x_a + \epsilon` in the rounds of both, as in
     `BettingRace`. Each keeps a twentieth of its first unit. Multiply E out, put :math:`D_{ba}` beside each product

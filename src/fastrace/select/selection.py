@@ -244,6 +244,9 @@ class Selection(OverTables, PullsInFlight):
     def _shape(self) -> tuple[int, bool]:
         return self._n_arms, not self.done and self._core.unpulled()
 
+    def _suit(self, max_pulls: int | None) -> bool:
+        return bool(self._core.allow(max_pulls))
+
     def _paid(self) -> bool:
         return self._core.total > 0 or self._under_way
 
@@ -291,7 +294,8 @@ class Selection(OverTables, PullsInFlight):
             `order`.
         max_pulls : int, optional
             Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
-            and a later call may go on. Of a table in random order they are cells read, each counted once.
+            and a later call may go on. Of a table in random order they are cells read, each counted once. Say the whole
+            budget at once: with fewer than 16 pulls per arm `LUCB` pulls others than with more, see there.
         order : {"random", "given"}, default "random"
             How to read a table. ``"random"``: the rule draws the rows uniformly at random, whatever order the table is
             in, and pays for no cell twice. It may draw a row again, as its bounds are proven for independent rewards.
@@ -366,6 +370,8 @@ class Selection(OverTables, PullsInFlight):
             if ledger is not None or self._flight is None or not self._flight.by_run:
                 self._not_in_flight("run()")
         endless = self._need_not_end() and max_pulls is None and ledger is None
+        readable = ledger is not None and limit >= ledger.n_rows * self._n_arms
+        self._suit(None if readable else limit)
 
         def run(part: int, last: bool) -> bool:
             if ledger is None:
@@ -395,6 +401,7 @@ class Selection(OverTables, PullsInFlight):
         finally:
             if self._flight is not None:
                 self._flight.follow()
+            self._suit(None)
             if ledger is not None and isinstance(source, ResampledPulls):
                 rows = source._rows_to_draw(self._core.asking)
                 self._redrawn = rows if rows.size else None
