@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse, special, stats
 
 from fastrace import mcmc
-from tests.guarantee import assert_fits, assert_mean
+from tests.chains import Sabotaged, by_turns, departure
+from tests.guarantee import assert_centred, assert_fits, assert_mean, few_or_many
 
 SEED = 20261128
 
@@ -135,6 +136,97 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
         ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
     for column in np.array(ranks).T:
         assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
+class Drawn:
+    """Two slopes and effects of four groups on three classes, with half-normal scales, drawn from their prior."""
+
+    def __init__(self, rng):
+        self.X, self.codes, sds = rng.standard_normal((60, 1)), np.arange(60) % 4, np.abs(rng.standard_normal(2))
+        self.theta = np.concatenate([rng.standard_normal(2), (sds * rng.standard_normal((4, 2))).ravel(), sds])
+
+    def eta(self, points):
+        """Of shape (n_points, 60, 3)."""
+        eta = np.zeros((len(points), 60, 3))
+        eta[..., 1:] = self.X * points[:, None, :2] + points[:, 2:10].reshape(-1, 4, 2)[:, self.codes]
+        return eta
+
+    def outcomes(self, theta, rng):
+        return classes_of(self.eta(theta[None])[0], rng)
+
+    def log_likelihoods(self, points, y):
+        return special.log_softmax(self.eta(points), axis=2)[:, np.arange(60), y].sum(axis=1)
+
+    def kernel(self, y, decision):
+        model = mcmc.Softmax(self.X, y, 3, groups=self.codes, prior=mcmc.Normal(0.0, 1.0),
+                             group_prior={"group": mcmc.HalfNormal(1.0)})
+        return mcmc.SurrogateMetropolis(model, decision=decision)
+
+    def shares(self, theta):
+        """Functions in [0, 1]: slopes and scales as uniform shares, how large slopes are, and effects of a class."""
+        sds = theta[10:]
+        slopes, effects = stats.norm.cdf(theta[:2]), stats.norm.cdf(theta[2:10].reshape(4, 2) / sds)
+        return [*slopes, np.abs(2.0 * slopes - 1.0).mean(), *np.abs(2.0 * effects - 1.0).mean(axis=0),
+                *(2.0 * stats.norm.cdf(sds) - 1.0)]
+
+
+def departures(decision, fits, rng, made=lambda kernel, pilot: kernel):
+    """Of `made`, a kernel made of the right one and of draws of it."""
+    rows = []
+    for _ in range(fits):
+        case = Drawn(rng)
+        y = case.outcomes(case.theta, rng)
+        kernel = case.kernel(y, decision)
+        pilot = kernel.run(rng, kernel.init(rng=rng), 80)[1].draws[20:]
+        rows.append(departure(made(kernel, pilot), case.theta, pilot,
+                              lambda points, case=case, y=y: case.log_likelihoods(points, y), 60, rng))
+    return rows
+
+
+@few_or_many("fits", 60, 600)
+@pytest.mark.parametrize("decision", ["exact", "poisson"])
+def test_draws_of_the_posterior_are_followed_by_others(decision, fits):
+    assert_centred(departures(decision, fits, np.random.default_rng(SEED)))
+
+
+@pytest.mark.parametrize(("fits", "shift", "spread"), [
+    (60, 1.0, 1.0), (60, 0.0, 2.0), *(pytest.param(150, *wrong, marks=pytest.mark.long) for wrong in (
+        (0.5, 1.0), (0.0, 1.3), (0.0, 0.5)))])
+def test_draws_that_are_wrong_are_told(fits, shift, spread):
+    def made(kernel, pilot):
+        seen = np.arange(12) < 10           # not standard deviations, which stay above 0
+        return Sabotaged(kernel, pilot.mean(axis=0), pilot.std(axis=0), shift * seen, np.where(seen, spread, 1.0))
+
+    with pytest.raises(AssertionError, match="together p"):
+        assert_centred(departures("exact", fits, np.random.default_rng(2), made))
+
+
+def joint_departures(decision, fits, rng, made=lambda kernel: kernel):
+    """What `by_turns` says of fits, by a kernel made of the right one."""
+    rows = []
+    for _ in range(fits):
+        case = Drawn(rng)
+        rows.append(by_turns(
+            case.theta, lambda theta, case=case: case.outcomes(theta, rng),
+            lambda y, case=case: made(case.kernel(y, decision)), case.shares,
+            lambda theta, y, case=case: np.exp(case.log_likelihoods(theta[None], y)[0] / 60), 3, 4, rng))
+    return rows
+
+
+@few_or_many("fits", 25, 400)
+@pytest.mark.parametrize("decision", ["exact", "poisson"])
+def test_geweke_joint_distribution(decision, fits):
+    """Outcomes and parameters drawn in turn keep the prior of parameters, and how well they fit the outcomes."""
+    assert_centred(joint_departures(decision, fits, np.random.default_rng(SEED)))
+
+
+@pytest.mark.long
+def test_the_joint_test_tells_slopes_and_effects_that_are_too_large(fits=40):
+    def made(kernel):
+        return Sabotaged(kernel, np.zeros(12), np.zeros(12), spread=np.where(np.arange(12) < 10, 1.5, 1.0))
+
+    with pytest.raises(AssertionError, match="together p"):
+        assert_centred(joint_departures("exact", fits, np.random.default_rng(SEED), made))
 
 
 @pytest.mark.long
