@@ -78,7 +78,7 @@ def test_a_finished_run_is_returned_though_its_checkpoint_cannot_be_written(tmp_
         full_disk.append(1)
 
     with pytest.warns(UserWarning, match="could not be written .*No space left.*the draws are in the trace"):
-        trace = mcmc.sample(kernel, n_draws=400, checkpoint=path, checkpoint_every=0.0, callback=callback,
+        trace = mcmc.sample(kernel, n_draws=400, checkpoint=path, checkpoint_every=1e-9, callback=callback,
                             threads=threads, **OPTIONS)
     np.testing.assert_array_equal(trace.draws, whole.draws)
     full_disk.clear()

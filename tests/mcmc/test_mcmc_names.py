@@ -286,7 +286,8 @@ def test_starts_by_name_take_a_scale_or_its_logarithm(name):
         np.testing.assert_allclose(trace.draws, said.draws, rtol=1e-9)
     for bad, words in (
         ({"x0": 0.4}, "init lacks 'scale'"), ({"x0": 0.4, "scale": 1.0, "x9": 0.0}, "init holds 'x9'"),
-        ({"x0": [0.4, 0.1], "scale": 1.0}, "one for each chain"), ({"x0": 0.4, "scale": -1.0}, "a scale is -1"),
+        ({"x0": [0.4, 0.1], "scale": 1.0}, "one for each chain"),
+        ({"x0": 0.4, "scale": -1.0}, "the scale 'scale' is -1"),
     ):
         with pytest.raises(ValueError, match=words):
             mcmc.sample(kernel, bad, n_draws=5, n_chains=1, rng=1)

@@ -530,7 +530,7 @@ def test_inclusion_is_of_draws_of_the_kernel():
     kernel = mcmc.VariableSelection(logistic(100, [0.5, 0.0]))
     with pytest.raises(TypeError, match="trace is None; the Trace"):
         kernel.inclusion(None)
-    other = mcmc.sample(mcmc.Metropolis(logistic(100, [0.5])), n_draws=100, n_chains=2, rng=1)
+    other = mcmc.sample(mcmc.VariableSelection(logistic(100, [0.5])), n_draws=100, n_chains=2, n_tune=0, rng=1)
     with pytest.raises(ValueError, match=r"have shape \(2, 100, 1\); \(n_chains, n_draws, 2\), those of"):
         kernel.inclusion(other)
 

@@ -61,3 +61,42 @@ def test_a_printed_model_shows_its_priors():
                                            "  sd(1|group) ~ HalfNormal(2.5)", "  and a log density of your own"]
     text = str(mcmc.Softmax(X, np.arange(300) % 3, groups=codes))
     assert "  x1[1], x1[2] ~ Normal(0, " in text and "sd(1|group)[1], sd(1|group)[2] ~ HalfNormal(" in text
+
+
+def test_one_entry_does_not_stand_for_all_rows():
+    X, _, _ = made()
+    y, n = np.ones(len(X)), len(X)
+    for name, family in (("offset", "poisson"), ("weights", "poisson"), ("trials", "binomial")):
+        words = rf"{name} has shape \(1,\).*of shape \({n},\), one for each row.*the number itself, {name}=1"
+        with pytest.raises(ValueError, match=words):
+            mcmc.GLM(X, y, family, **{name: [1]})
+        mcmc.GLM(X, y, family, **{name: 1})
+        mcmc.GLM(X[:1], y[:1], family, prior_sd=1.0, **{name: [1]})
+
+
+def test_arguments_of_sample_are_refused_before_a_draw():
+    X, y, _ = made()
+    kernel, drawn = mcmc.Metropolis(mcmc.GLM(X, y)), []
+    inner = kernel.run
+    kernel.run = lambda *args, **options: drawn.append(1) or inner(*args, **options)
+    for options, kind, words in (
+        ({"callback": lambda chain: 1}, TypeError, r"callback is called as callback\(chain, steps\)"),
+        ({"checkpoint": 5}, TypeError, "checkpoint is 5; the path of a file is needed"),
+        ({"checkpoint_every": 0}, ValueError, "checkpoint_every is 0; a number of seconds above 0 is needed"),
+        ({"init": [0.0, np.nan]}, ValueError, "init is .*nan.*; finite numbers, where chains start, are needed"),
+        ({"init": [[0.0, 0.0], [np.inf, 0.0]]}, ValueError, "init is .*inf.*; finite numbers"),
+    ):
+        with pytest.raises(kind, match=words):
+            mcmc.sample(kernel, n_draws=5, n_chains=2, rng=1, **options)
+    assert not drawn
+    with pytest.raises(ValueError, match=r"psi_hat is .*nan.*, of shape \(2,\); 2 finite parameters are needed"):
+        mcmc.compress(mcmc.GLM(X, y), [np.nan] * 2)
+
+
+def test_probabilities_of_inclusion_of_what_is_no_such_trace():
+    X, y, _ = made()
+    kernel = mcmc.VariableSelection(mcmc.GLM(X, y, prior_sd=1.0))
+    other = mcmc.sample(mcmc.Metropolis(mcmc.GLM(X, y, prior_sd=1.0)), n_draws=9, n_chains=1, n_tune=0, rng=1)
+    for bad, words in ((None, "trace is None"), (other.draws, "the Trace that"), (other, "is of Metropolis, whose")):
+        with pytest.raises(TypeError, match=words):
+            kernel.inclusion(bad)

@@ -412,13 +412,14 @@ def _crossed(
 def row_numbers(
     values: ArrayLike | None, name: str, n_rows: int, good: Any, needed: str, row: str = "row of X"
 ) -> NDArray[np.float64] | None:
-    """A number for each row, or None, if all are finite and `good`."""
+    """A number for each row, or None, if all are finite and `good`; a plain number is that of all rows."""
     if values is None:
         return None
     given = _frames.as_table(values, name, "a vector of numbers")
-    if given.dtype.kind not in "fiub" or given.shape not in ((), (1,), (n_rows,)):
+    if given.dtype.kind not in "fiub" or given.shape not in ((), (n_rows,)):
+        one = f"; for the same in all of them, give the number itself, {name}={given[0]}" if given.shape == (1,) else ""
         raise ValueError(f"{name} has shape {given.shape} and dtype {given.dtype}; real numbers of shape ({n_rows},), "
-                         f"one for each {row}, are needed")
+                         f"one for each {row}, are needed{one}")
     kept = given.dtype == np.float64 and given.flags.owndata and given.flags.c_contiguous and not given.flags.writeable
     out = given if kept and given.ndim == 1 else np.array(np.broadcast_to(given, (n_rows,)), dtype=np.float64)
     with np.errstate(invalid="ignore"):

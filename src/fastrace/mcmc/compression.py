@@ -396,7 +396,8 @@ def _given_point(model: Model, n_seen: int, names: tuple[str, ...], psi_hat: Any
         if isinstance(psi_hat, Compressed) and (order := _frames.order_of(psi_hat.names, names, "psi_hat", "model")):
             point = point[order]
     if point.shape != (n_seen,) or not np.isfinite(point).all():
-        raise ValueError(f"psi_hat has shape {point.shape}; {n_seen} finite parameters are needed")
+        raise ValueError(f"psi_hat is {_checks.shown(psi_hat)}, of shape {point.shape}; {n_seen} finite parameters are "
+                         f"needed")
     return point
 
 

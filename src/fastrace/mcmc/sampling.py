@@ -107,7 +107,7 @@ def sample(
         `rng` must be those of the run that it was made by; `n_draws` may be larger, and `rng` may be left out. A file
         of another run, or of anything else, is refused and stays as it is. See the notes for the format.
     checkpoint_every : float, default 30.0
-        Seconds.
+        Seconds, above 0.
     callback : callable, optional
         ``callback(chain, steps)`` with the number of the chain and the draws it has just made, about ten times a second
         and chain. If it raises, all chains end.
@@ -194,6 +194,8 @@ def sample(
                         f"as RacingMetropolis(model), is needed{_checks.of_pymc(kernel)}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback is {_checks.shown(callback)}; a function of (chain, steps) is needed")
+    if callback is not None:
+        _checks.takes(callback, "callback", "chain", "steps")
     n_draws = _checks.integer(n_draws, "n_draws", 0, "a number of draws")
     if n_chains is not None:
         n_chains = _checks.integer(n_chains, "n_chains", 1, "a number of chains")
@@ -205,8 +207,8 @@ def sample(
     n_tune = _checks.integer(n_tune, "n_tune", 0, "a number of steps")
     if threads is not None:
         threads = _checks.integer(threads, "threads", 1, "a number of threads")
-    if not _checks.real(checkpoint_every, "checkpoint_every") >= 0.0:
-        raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds from 0 up is needed")
+    if not _checks.real(checkpoint_every, "checkpoint_every") > 0.0:
+        raise ValueError(f"checkpoint_every is {checkpoint_every}; a number of seconds above 0 is needed")
     generator = None if rng is None else _checks.generator(rng)
     names = getattr(kernel, "names", None) or ()
     init = _listed(kernel, init, n_chains) if isinstance(init, Mapping) else _frames.in_order(
@@ -326,7 +328,8 @@ def _started(
         shape = _checks.as_array(init, "init").shape
         position = _position(kernel.init(None))
         if position is not None and position.dtype.kind == "f":
-            _checks.reals(init, "init")
+            if not np.isfinite(_checks.reals(init, "init")).all():
+                raise ValueError(f"init is {_checks.shown(init)}; finite numbers, where chains start, are needed")
         of_a_start = shape if position is None else position.shape
         if shape != of_a_start:
             if shape != (n_chains, *of_a_start):

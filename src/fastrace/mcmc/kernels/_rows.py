@@ -463,9 +463,9 @@ def first_inside(
         value = float(model.log_posteriors(start[None])[0])
     except (ValueError, ArithmeticError):   # then the chain says which row is to blame
         return start
-    raise ValueError(f"no start was found: the log-posterior is {value} at {_checks.shown(start)} and at "
-                     f"{AS_WIDE + NEARER - 1} points tried before, ever nearer to where the likelihood is expanded; "
-                     f"give init, a point where it is finite, or one for each chain")
+    raise ValueError(f"no start was found where the log-posterior is finite: it is {value} at "
+                     f"{_checks.shown(start)} and at {AS_WIDE + NEARER - 1} points tried before, ever nearer to where "
+                     f"the likelihood is expanded; give such a point as init, or one for each chain")
 
 
 def cholesky_of(covariance: ArrayLike, dim: int, names: Sequence[str] | None = None) -> NDArray[np.float64]:

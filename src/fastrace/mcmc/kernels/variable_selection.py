@@ -271,11 +271,14 @@ class VariableSelection:
         Raises
         ------
         TypeError, ValueError
-            If it is no trace, or one of draws of another number of parameters.
+            If it is no trace, one of another kernel, or one of draws of another number of parameters.
         """
         dim, shape = self.model.dim, getattr(getattr(trace, "draws", None), "shape", None)
         if shape is None:
             raise TypeError(f"trace is {_checks.shown(trace)}; the Trace that mcmc.sample(kernel) returned is needed")
+        kind = getattr(trace, "kernel", {}).get("kernel")
+        if kind != "VariableSelection":
+            raise TypeError(f"trace is of {kind}, whose coefficients are never 0; one of VariableSelection is needed")
         if shape[2:] != (dim,):
             raise ValueError(f"draws of trace have shape {shape}; (n_chains, n_draws, {dim}), those of this kernel, is "
                              f"needed")

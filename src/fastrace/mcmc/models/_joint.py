@@ -471,13 +471,15 @@ def constrained(prior: JointPrior, theta: ArrayLike) -> Array:
     return out
 
 
-def unconstrained(prior: JointPrior, values: ArrayLike) -> Array:
+def unconstrained(prior: JointPrior, values: ArrayLike, names: Sequence[str] | None = None) -> Array:
     """The inverse of `constrained`. Raises ValueError where scales are not positive or correlations impossible."""
     out = _checks.floats(values, "values")
     logs, related = _logs_and_correlations(prior)
     if not (out[..., logs] > 0.0).all():
-        low = float(out[..., logs].min())
-        raise ValueError(f"a scale is {low:.4g}; scales must be positive numbers, themselves and not their logarithms")
+        at = np.unravel_index(int(np.argmin(out[..., logs])), out[..., logs].shape)
+        called = f"the scale {names[int(np.asarray(logs)[at[-1]])]!r}" if names else "a scale"
+        raise ValueError(f"{called} is {float(out[..., logs][at]):.4g}; scales must be positive numbers, themselves "
+                         f"and not their logarithms")
     out[..., logs] = np.log(out[..., logs])
     for first, q in related:
         matrix = np.broadcast_to(np.eye(q), (*out.shape[:-1], q, q)).copy()

@@ -222,7 +222,7 @@ class Model:
             If a scale is not positive, or correlations are impossible.
         """
         point = _frames.floats_in_order(values, self.natural_names, "values")
-        return point if self.joint_prior is None else unconstrained(self.joint_prior, point)
+        return point if self.joint_prior is None else unconstrained(self.joint_prior, point, self.natural_names)
 
     def _settling(self) -> contextlib.AbstractContextManager[None]:
         """What is entered while trajectories on a surrogate are settled, such as what shows their gradients."""

@@ -59,14 +59,14 @@ class GLM(_frames.Indexed, GLMRows):
         ``model.unconstrain`` lead from the one to the other.
     df : float, default 4.0
         Degrees of freedom of the "student-t" family.
-    offset : array_like of shape (n_rows,), optional
+    offset : array_like of shape (n_rows,), or float for all rows, optional
         Added to each row's predictor, such as the logarithm of the exposure of a count. At most 700 from 0 where the
         predictor is the logarithm of a mean, or log-odds and the like.
-    weights : array_like of whole numbers from 0 up, shape (n_rows,), optional
+    weights : array_like of whole numbers from 0 up, shape (n_rows,), or int for all rows, optional
         How many times each row was seen: its log-likelihood is multiplied by this number. A model with weights is the
         model of a table in which each row stands so many times, and those of weight 0 are left out. That holds for
         priors in units of the data too: means, standard deviations and the number of observations count rows so.
-    trials : array_like of whole numbers from 0 up, shape (n_rows,), optional
+    trials : array_like of whole numbers from 0 up, shape (n_rows,), or int for all rows, optional
         Of the "binomial" family: how many trials had the `y` successes of each row; 1 by default. Each trial is an
         observation where a prior asks for their number, such as `Horseshoe`. The mean and standard deviation of a
         column are over rows, whatever their trials.
@@ -367,7 +367,7 @@ class GLM(_frames.Indexed, GLMRows):
             frame or dict has the columns that the formula names after the ~, its groups and offsets too; functions
             such as ``scale(x)`` and splines keep what they took from the model's rows; others of whole columns, such as
             ``I(x - np.mean(x))``, are refused. Or X has the columns of the formula's design, such as "Intercept".
-        offset : array_like of shape (n,), optional
+        offset : array_like of shape (n,), or float for all rows, optional
             Added to each row's predictor; 0 by default, whatever the rows of the model had. That of a formula is read
             from the frame.
         groups : Groups, array_like, sequence or dict of these, optional
