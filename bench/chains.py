@@ -1,6 +1,6 @@
 """Chains over tall data beside their rivals: effective draws a CPU second, with and without set-up, one table.
 
-    python bench/chains.py [ROW ...] [--limit SECONDS]
+    python bench/chains.py [ROW ...] [--only WAY] [--limit SECONDS]
     python bench/chains.py --list
 
 A row is a posterior, or a mixture. Ours and each rival that is installed run one after the other, each in a
@@ -11,8 +11,8 @@ expansions, bounds, pilots; of NumPyro, PyMC and nutpie compiling and warm-up. P
 that it finds, without PYTENSOR_FLAGS, and with no code that it compiled before. "Draws" of ours holds tuning and
 the checks of the draws. A rival that has no answer after `--limit` CPU seconds (180 by default) is stopped, and
 the table says so. A row where a rival is faster, set-up left out or counted, is marked. Prints Markdown, and
-writes `bench/results/chains.csv`; rows that are not asked for stay as they are there. All rows take about 50
-minutes.
+writes `bench/results/chains.csv`; rows that are not asked for stay as they are there, and so do ways beside those
+of `--only`, which are "ours", "rivals", or one by its name. All rows take about an hour and a half.
 """
 
 # ruff: noqa: E402    (threads are limited before NumPy and JAX are imported)
@@ -110,6 +110,9 @@ def table_of(name: str) -> tuple[Any, Any, dict[str, Any]]:
     elif "positives" in name:
         X, y = without_chains.table(name)
         options = {}
+    elif name.isdecimal():
+        X, y = wide.table(int(name))
+        options = {}
     else:
         X, y, options = hierarchies.table_of(name)
         if name == "horseshoe":
@@ -205,6 +208,11 @@ def softmax() -> Any:
     return mcmc.Softmax(*headline.softmax(), prior_sd=10.0)
 
 
+def softmax_by_pymc(peer: str) -> Figure:
+    model = _peers.pymc_classes(*headline.softmax(), 5)
+    return given(PYMC[peer](model, 300, 200), "300 steps of warm-up, 200 draws")
+
+
 def softmax_of_groups(n_groups: int, n_classes: int, correlated: bool = False, **options: Any) -> Any:
     X, y, codes = headline.softmax_of_groups(n_groups, n_classes, **options)
     prior = {"group": {"correlation": mcmc.LKJ(2.0)}} if correlated else None
@@ -285,7 +293,7 @@ def hierarchy(title: str, name: str, goal: float, n_draws: int = 4000) -> Row:
     if name in hierarchies.GROUPS:
         if "crossed" not in name:
             rivals["mcmc.laplace"] = partial(laplace, of)
-        rivals |= peers(name, NUTS if name == "50 groups" else NUTS[:1])
+        rivals |= peers(name, NUTS[:1] if "crossed" in name else NUTS)
     else:
         rivals |= peers(name, (*NUTS, HMCECS) if name == "laplace prior" else NUTS)
     return Row(title, goal, {"mcmc.sample": partial(chains, of, n_draws)}, rivals)
@@ -311,9 +319,11 @@ def few_positives(count: int, goal: float) -> Row:
     return Row(
         f"logistic, {count} positives in 1e5 rows, d = 10, exact",
         goal,
-        {"PoissonMinibatchMetropolis": partial(chains, positives(name), 20_000)},
-        {"mcmc.laplace": partial(laplace, partial(without_chains.model, name))}
-        | peers(name, (*NUTS, HMCECS) if count == 20 else NUTS[:1]),
+        {
+            "mcmc.sample": partial(chains, partial(without_chains.model, name), 20_000),
+            "PoissonMinibatchMetropolis": partial(chains, positives(name), 20_000),
+        },
+        {"mcmc.laplace": partial(laplace, partial(without_chains.model, name))} | peers(name, (*NUTS, HMCECS)),
     )
 
 
@@ -373,11 +383,9 @@ ROWS = {
             {
                 "mcmc.sample": partial(wide_chains, dim),
                 "PoissonMinibatchMetropolis(batch=256)": partial(wide_by, "minibatches", dim),
-            },
-            {
                 "Metropolis(frames=True)": partial(wide_by, "frames of pairs", dim),
-                "mcmc.laplace, batches by BLAS": partial(wide_by, "laplace", dim),
             },
+            {"mcmc.laplace, batches by BLAS": partial(wide_by, "laplace", dim)} | peers(str(dim), NUTS[:1]),
         )
         for dim, goal in ((200, 1_500), (500, 300))
     },
@@ -412,7 +420,8 @@ ROWS = {
             "NumPyro NUTS": lambda: given(
                 _peers.by_numpyro(_peers.classes(5), headline.softmax(), 300, 200), "300 steps of warm-up, 200 draws"
             ),
-        },
+        }
+        | {peer: partial(softmax_by_pymc, peer) for peer in PYMC},
     ),
     **{
         f"softmax-{n_groups}-groups": Row(
@@ -511,10 +520,11 @@ def shown(value: float) -> str:
 def table(name: str, found: dict[str, Figure]) -> list[list[str]]:
     """Lines of the printed table: ours, then rivals; a mark where a rival is faster than all of ours."""
     row, lines = ROWS[name], []
-    best = [max((rates(found[way])[k] for way in row.ours), default=math.nan) for k in (0, 1)]
+    ours = [way for way in row.ours if way in found]
+    best = [max((rates(found[way])[k] for way in ours), default=math.nan) for k in (0, 1)]
     by_sweeps = any("milliseconds" in figure for figure in found.values())
     goal = -row.goal if by_sweeps else row.goal
-    reaches = next((way for way in row.ours if rates(found[way])[0] >= goal), "")
+    reaches = next((way for way in ours if rates(found[way])[0] >= goal), "")
     for way, figure in found.items():
         values = rates(figure)
         marks = []
@@ -556,14 +566,30 @@ def records(name: str, found: dict[str, Figure]) -> list[dict[str, Any]]:
     ]
 
 
-def write(new: dict[str, list[dict[str, Any]]]) -> None:
-    """Rows in their order; those that were not run stay as they are in the file."""
+def kept_figures(name: str) -> dict[str, Figure]:
+    """Those of a row in the file, by way."""
+    out: dict[str, Figure] = {}
+    for line in in_file().get(name, []):
+        numbers = {"effective": line["effective"], "seconds": line["seconds"], "set_up": line["set_up_seconds"],
+                   "milliseconds": line["milliseconds"]}
+        if not line["effective"]:
+            numbers["rate"] = line["per_second"]
+        out[line["way"]] = {key: float(value) for key, value in numbers.items() if value} | {"words": line["words"]}
+    return out
+
+
+def in_file() -> dict[str, list[dict[str, Any]]]:
     kept: dict[str, list[dict[str, Any]]] = {}
     if FILE.exists():
         with FILE.open(newline="") as file:
             for line in csv.DictReader(file):
                 kept.setdefault(line["row"], []).append(line)
-    kept |= new
+    return kept
+
+
+def write(new: dict[str, list[dict[str, Any]]]) -> None:
+    """Rows in their order; those that were not run stay as they are in the file."""
+    kept = in_file() | new
     with FILE.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -574,6 +600,7 @@ def write(new: dict[str, list[dict[str, Any]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help="names of rows; all by default")
+    parser.add_argument("--only", action="append", metavar="WAY", help='"ours", "rivals" or a way; more than once')
     parser.add_argument("--limit", type=int, default=180, help="CPU seconds of each way")
     parser.add_argument("--list", action="store_true", help="show the names of the rows")
     parser.add_argument("--one", nargs=2, metavar=("ROW", "WAY"), help=argparse.SUPPRESS)
@@ -589,9 +616,14 @@ def main() -> None:
         "| posterior | way | set-up, CPU s | a CPU second | set-up counted | |\n|---|---|---|---|---|---|", flush=True
     )
     for name in options.rows or ROWS:
+        row, before = ROWS[name], {} if options.only is None else kept_figures(name)
         found = {}
-        for way in ROWS[name].ways:
-            found[way] = run(name, way, options.limit)
+        for way in row.ways:
+            asked = options.only is None or {way, "ours" if way in row.ours else "rivals"} & {*options.only}
+            if asked:
+                found[way] = run(name, way, options.limit)
+            elif way in before:
+                found[way] = before[way]
         for line in table(name, found):
             print("| " + " | ".join(line) + " |", flush=True)
         write({name: records(name, found)})

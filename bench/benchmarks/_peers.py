@@ -231,6 +231,18 @@ def pymc_regression(X, y, family="logistic", prior=None, offset=None, spread=1.0
     return model
 
 
+def pymc_classes(X, y, n_classes, sd=10.0):
+    """The posterior of `classes` in PyMC; rows enter by `pm.Data`."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        x, outcome = pm.Data("x", X), pm.Data("outcome", y.astype(np.int64))
+        beta = pm.Normal("beta", 0.0, sd, shape=(X.shape[1], n_classes - 1))
+        eta = pm.math.concatenate([np.zeros((len(X), 1)), x @ beta], axis=1)
+        pm.Categorical("y", logit_p=eta, observed=outcome)
+    return model
+
+
 def least_of(found):
     """`smallest`, of the one chain of PyMC or nutpie; a name that ends with "__" is of a parameter on another scale."""
     draws = found.posterior.data_vars.items()

@@ -26,12 +26,16 @@ KINDS = {
 }
 
 
-@functools.lru_cache(maxsize=1)
-def model(dim):
+def table(dim):
     rng = np.random.default_rng(20161124)
     X = np.column_stack([np.ones(N_ROWS), rng.standard_normal((N_ROWS, dim - 1))])
     theta = rng.standard_normal(dim) / np.sqrt(dim)
-    of = mcmc.GLM(X, rng.random(N_ROWS) < 1.0 / (1.0 + np.exp(-X @ theta)), prior_sd=2.5)
+    return X, rng.random(N_ROWS) < 1.0 / (1.0 + np.exp(-X @ theta))
+
+
+@functools.lru_cache(maxsize=1)
+def model(dim):
+    of = mcmc.GLM(*table(dim), prior_sd=2.5)
     return of, of.reference()
 
 
