@@ -508,6 +508,8 @@ class OnSurrogate(RowKernel):
     def _group_blocks(self) -> GroupBlocks | None:
         """What sweeps over groups' effects, factor by factor, with working memory of its own; None if nothing does."""
         model: Any = self.model
+        if not self._swept:
+            return None
         classes = isinstance(model, Softmax)
         rows, free = (model._data.rows, model.n_classes - 1) if classes else (model._glm, 1)
         prior, out, kind = self.compressed.prior, None, ClassBlocks if classes else GroupBlocks
