@@ -293,7 +293,7 @@ def hierarchy(title: str, name: str, goal: float, n_draws: int = 4000) -> Row:
     if name in hierarchies.GROUPS:
         if "crossed" not in name:
             rivals["mcmc.laplace"] = partial(laplace, of)
-        rivals |= peers(name, NUTS[:1] if "crossed" in name else NUTS)
+        rivals |= peers(name, NUTS if name == "50 groups" else NUTS[:1])
     else:
         rivals |= peers(name, (*NUTS, HMCECS) if name == "laplace prior" else NUTS)
     return Row(title, goal, {"mcmc.sample": partial(chains, of, n_draws)}, rivals)

@@ -433,6 +433,10 @@ class RowKernel:
         return replace(state, tuning=tuning, whitened=whitened)
 
 
+class NoStartError(ValueError):
+    """No start was found where the posterior is not 0."""
+
+
 def first_inside(
     model: Model, middle: NDArray[np.float64], draw: Callable[[], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
@@ -448,7 +452,7 @@ def first_inside(
 
     Raises
     ------
-    ValueError
+    NoStartError
         If there is none, though the last are next to the middle.
     """
     n = len(middle)
@@ -463,9 +467,9 @@ def first_inside(
         value = float(model.log_posteriors(start[None])[0])
     except (ValueError, ArithmeticError):   # then the chain says which row is to blame
         return start
-    raise ValueError(f"no start was found where the log-posterior is finite: it is {value} at "
-                     f"{_checks.shown(start)} and at {AS_WIDE + NEARER - 1} points tried before, ever nearer to where "
-                     f"the likelihood is expanded; give such a point as init, or one for each chain")
+    raise NoStartError(f"no start was found where the log-posterior is finite: it is {value} at "
+                       f"{_checks.shown(start)} and at {AS_WIDE + NEARER - 1} points tried before, ever nearer to "
+                       f"where the likelihood is expanded; give such a point as init, or one for each chain")
 
 
 def cholesky_of(covariance: ArrayLike, dim: int, names: Sequence[str] | None = None) -> NDArray[np.float64]:

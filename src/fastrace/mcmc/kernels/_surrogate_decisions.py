@@ -14,7 +14,7 @@ from fastrace.mcmc.kernels._chain import Chain, ExactChain, Move
 from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, PoissonChain
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import PAIRS, Racing
-from fastrace.mcmc.kernels._rows import PILOT_SEED, most_drawn, table_of, worth_thinning
+from fastrace.mcmc.kernels._rows import PILOT_SEED, ChainState, NoStartError, most_drawn, table_of, worth_thinning
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate, root_of_rows
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
@@ -91,12 +91,22 @@ class DecidedByRows(OnSurrogate, Racing):
             self._inverse_cubes = self._cubes_of_rows()
         if asked == "auto":
             rng = np.random.default_rng(PILOT_SEED)
-            _, steps = self.run(rng, self.init(None, rng), PILOT)
+            start = self._pilot_start(rng)
+            if start is None:
+                return
+            _, steps = self.run(rng, start, PILOT)
             decisions = 1 if self._along is None else 1 + len(self._along)
             if steps.rows.mean() > WORTH * self.model.n_rows * decisions:
                 self.decision = self._without_bounds()
                 self._engines, self._along, self._stay = [], None, None
                 self.reference = replace(self.reference, weights=None, shells=())
+
+    def _pilot_start(self, rng: np.random.Generator) -> ChainState | None:
+        """Where a pilot begins; None where no start is found, as a user may know one for chains."""
+        try:
+            return self.init(None, rng)
+        except NoStartError:
+            return None
 
     def _carrier(self) -> Reference:
         """What the source expands at, and the bounds on what it leaves where the decision needs them.
@@ -176,7 +186,10 @@ class DecidedByRows(OnSurrogate, Racing):
                             or self.inner == "hmc"):
             return
         rng = np.random.default_rng(PILOT_SEED)
-        state, steps = self.run(rng, self.init(None, rng), PILOT_OF_FEW)
+        start = self._pilot_start(rng)
+        if start is None:
+            return
+        state, steps = self.run(rng, start, PILOT_OF_FEW)
         moved, whole = steps.accepted, exact or steps.rows.mean() > MOSTLY_ALL * model.n_rows
         refused = whole and moved.mean() <= REFUSED
         if grouped and not (refused or swept):  # a chain of some effects a group may move well and stand still for long
