@@ -21,7 +21,7 @@ def drawn(about, shape, seed=1):
     return about.center + np.random.default_rng(seed).standard_normal((*shape, d)) @ about.factor.T
 
 
-@pytest.mark.parametrize("decision", ["race", "exact"])
+@pytest.mark.parametrize("decision", ["race", "poisson", "exact"])
 def test_corrected_draws_have_the_moments_of_a_sum_over_a_grid(decision):
     model = mostly_ones()
     about = model.reference()
@@ -58,6 +58,67 @@ def test_exact_decisions_are_those_of_a_plain_chain():
         kept.append(now)
     np.testing.assert_array_equal(trace.draws[0], kept)
     assert (trace.accepted[0][1:] == (np.diff(np.array(kept)[:, 0]) != 0.0)).all()
+
+
+def of_groups():
+    rng = np.random.default_rng(3)
+    X, codes = rng.normal(size=(4000, 2)), rng.integers(0, 6, 4000)
+    y = rng.random(4000) < special.expit(X @ [0.5, -0.5] - 3.0 + rng.normal(size=6)[codes])
+    return mcmc.GLM(X, y, groups=codes, prior_sd=2.5)
+
+
+def of_classes():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(300, 2))
+    return mcmc.Softmax(X, (X @ [[3.0, 0.0, -1.0], [0.0, 2.0, 1.0]] + rng.gumbel(size=(300, 3))).argmax(axis=1), 3)
+
+
+@pytest.mark.parametrize("decision", ["poisson", "exact"])
+@pytest.mark.parametrize("make", [mostly_ones, of_groups, of_classes])
+def test_points_that_are_proposed_alike_are_visited_as_what_the_expansion_leaves_of_them_says(make, decision):
+    """An enumerable target: of a few points each is proposed as often."""
+    model = make()
+    compressed = mcmc.compress(model)
+    n = model.n_seen
+    root = np.linalg.cholesky(np.linalg.inv(compressed.metric().to_dense()))
+    rng = np.random.default_rng(1)
+    points = compressed.psi_hat + 2.0 * rng.standard_normal((4, n)) @ root.T
+    source, theta = model.engine(None)
+    left = []
+    for point in points:
+        theta[:] = point
+        left.append(source.read(np.arange(model.n_rows), [0]).sum() - compressed.log_likelihood(point))
+    expected = special.softmax(left)
+    assert np.ptp(left) > 0.3                           # otherwise whatever is proposed is right
+    proposed = points[rng.integers(0, 4, (20, 2000))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = mcmc.correct(proposed, compressed, model, 5, decision=decision)
+    for k, point in enumerate(points):
+        shares = (trace.draws[:, :, :n] == point).all(axis=2).mean(axis=1)
+        assert abs(shares.mean() - expected[k]) < 5.5 * shares.std(ddof=1) / np.sqrt(20)
+    assert (trace.accepted[:, 1:] >= (np.diff(trace.draws, axis=1) != 0.0).any(axis=2)).all()
+
+
+def test_minibatches_read_few_rows_and_say_what_they_need():
+    model = mostly_ones(30_000)
+    compressed = mcmc.compress(model)
+    draws = np.random.default_rng(0).standard_normal((2, 300, 2))
+    draws = compressed.psi_hat + draws @ np.linalg.cholesky(np.linalg.inv(compressed.metric().to_dense())).T
+    trace = mcmc.correct(draws, compressed, model, 1, decision="poisson")
+    assert trace.rows.mean() < 3000 and trace.accepted.mean() > 0.9 and trace.warnings == ()
+    assert trace.kernel["decision"] == "poisson" and "delta" not in trace.kernel and trace.kernel["pareto_k"] < 0.5
+    again = mcmc.correct(draws, compressed, model, 1, decision="poisson")
+    np.testing.assert_array_equal(trace.draws, again.draws)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = mcmc.correct(draws[:, :1], compressed, model, 1, decision="exact").draws
+        np.testing.assert_array_equal(mcmc.correct(draws[:, :1], compressed, model, 1, decision="poisson").draws, one)
+    with pytest.raises(ValueError, match="decision is 'bernstein'"):
+        mcmc.correct(draws, compressed, model, 1, decision="bernstein")
+    no_bounds = mcmc.ARCH(np.random.default_rng(0).normal(size=300), 1)
+    with pytest.raises(ValueError, match="gives no bound"):
+        mcmc.correct(drawn(no_bounds.reference(), (2, 50)), no_bounds.reference(), no_bounds, 1, decision="poisson")
 
 
 def test_races_agree_with_exact_decisions_at_their_rate_and_read_few_rows():

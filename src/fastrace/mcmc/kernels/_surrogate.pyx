@@ -97,6 +97,42 @@ cdef class Inner:
             raise TypeError(f"{type(self).__name__} does not define log_density()")
 
 
+cdef class GivenMove(Move):
+    """Draws of the surrogate that another sampler made, each tried once, in their order: an independence chain."""
+
+    cdef cnp.ndarray _points
+    cdef const double *following
+    cdef Py_ssize_t n_left
+
+    def __cinit__(self, points):
+        self._points = np.array(points, dtype=np.float64, order="C")
+        self.following, self.n_left = <double *>cnp.PyArray_DATA(self._points), self._points.shape[0]
+
+    def __reduce__(self):
+        raise TypeError("a GivenMove belongs to the chain that it was made for and is not saved")
+
+    cdef int suits(self, Chain chain) except -1:
+        if self._points.ndim != 2 or self._points.shape[1] != chain.n_seen:
+            raise ValueError(f"points have shape {np.shape(self._points)}; (n, {chain.n_seen}) is needed")
+        return 0
+
+    cdef int make(self, Chain chain, bitgen_t *bits) except -1 nogil:
+        begin(chain, bits)
+        if self.n_left == 0:
+            with gil:
+                raise ValueError("all points have been tried")
+        memcpy(chain.new, self.following, chain.n_seen * sizeof(double))
+        self.following += chain.n_seen
+        self.n_left -= 1
+        if memcmp(chain.new, chain.now, chain.n_seen * sizeof(double)):
+            chain.decide(-random_standard_exponential(bits))
+        else:
+            chain.step.accepted = True
+        if chain.step.accepted:
+            chain.arrive()
+        return 0
+
+
 cdef class SurrogateMove(Move):
     """Some inner moves on the surrogate, then one decision on what the rows leave of them.
 

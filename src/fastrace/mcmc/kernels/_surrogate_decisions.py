@@ -15,12 +15,14 @@ from fastrace.mcmc.kernels._minibatch import BlockPoissonChain, BlockTable, Pois
 from fastrace.mcmc.kernels._pieces import PiecePoissonChain
 from fastrace.mcmc.kernels._racing import PAIRS, Racing
 from fastrace.mcmc.kernels._rows import PILOT_SEED, ChainState, NoStartError, most_drawn, table_of, worth_thinning
+from fastrace.mcmc.kernels._surrogate import GivenMove
 from fastrace.mcmc.kernels._surrogate_moves import FEW_ROWS, FLAT_ROWS, PILOT, OnSurrogate, root_of_rows
 from fastrace.mcmc.models._pieces import pieces_of
 from fastrace.mcmc.models._sites import left_of_rows, replaced
 from fastrace.mcmc.models._unseen import orthonormal
 from fastrace.mcmc.models.model import GLM, Reference
 from fastrace.mcmc.models.softmax import Softmax
+from fastrace.mcmc.protocol import Steps, from_flags
 from fastrace.sources import Source
 
 Array = NDArray[np.float64]
@@ -330,6 +332,15 @@ class DecidedByRows(OnSurrogate, Racing):
     @property
     def _weights(self) -> Array | None:
         return self.reference.weights
+
+    def decided(self, rng: np.random.Generator, points: Array) -> Steps:
+        """An independence chain over draws of the surrogate, of what the rows see; the first is taken as it is."""
+        chain, n = self._engine(GivenMove(points[1:])), len(points)
+        draws = np.empty((n - 1, chain.dim))
+        rows, looks, flags = np.zeros(n, np.int64), np.zeros(n, np.int32), np.ones(n, np.uint8)
+        chain.load(np.concatenate([points[0], np.zeros(chain.n_hyper)]), np.empty(0), None)
+        chain.run(rng, draws, rows[1:], looks[1:], flags[1:])
+        return from_flags(np.concatenate([points[:1], draws[:, : points.shape[1]]]), rows, looks, flags)
 
     # Engines.
 
