@@ -562,7 +562,7 @@ def records(name: str, found: dict[str, Figure]) -> list[dict[str, Any]]:
             }
         )
     return [
-        {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in line.items()} for line in out
+        {key: f"{value:.9g}" if isinstance(value, float) else value for key, value in line.items()} for line in out
     ]
 
 
