@@ -143,3 +143,65 @@ def test_no_start_is_an_error_in_words(kind):
     kernel = mcmc.Metropolis(model) if kind == "Metropolis" else KERNELS[kind](model, psi_hat=np.zeros(2))
     with pytest.raises(ValueError, match="no start was found .*: it is -inf at .*; give such a point as init"):
         mcmc.sample(kernel, n_draws=5, n_chains=2, rng=1)
+
+
+NORMAL = X @ [1.0, 1.0] + np.random.default_rng(2).normal(size=40)
+EDGE = 1.5      # of the first coefficient; the rows alone have their mode far below
+
+
+def beyond(theta):
+    return 0.0 if theta[0] > EDGE else -np.inf
+
+
+def outside():
+    """The mode of the rows lies beyond an edge of the prior."""
+    return mcmc.GLM(X, NORMAL, family="gaussian", scale=1.0,
+                    prior=[mcmc.Normal(0.0, 10.0), mcmc.LogDensity(beyond, np.zeros_like)])
+
+
+def truth_outside():
+    """Mean of the first coefficient by quadrature."""
+    precision = X.T @ X + np.eye(2) / 100.0
+    mean, covariance = np.linalg.solve(precision, X.T @ NORMAL), np.linalg.inv(precision)
+    assert mean[0] + 3.0 * np.sqrt(covariance[0, 0]) < EDGE
+    grid = np.linspace(EDGE, EDGE + 1.0, 100_001)
+    mass = np.exp(-0.5 * ((grid - mean[0]) ** 2 - (EDGE - mean[0]) ** 2) / covariance[0, 0])
+    return (grid * mass).sum() / mass.sum()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [None, "Metropolis", "RacingMetropolis", "RacingSlice", "Slice", "HMC",
+                                  "PoissonMinibatchMetropolis", "SurrogateMetropolis"])
+def test_a_start_of_the_users_own_needs_no_other(kind):
+    """It is used where no start near the mode exists, each chain's own too."""
+    model = outside()
+    kernel = model if kind is None else KERNELS[kind](model)
+    for init in ([2.0, 1.0], [[2.0, 1.0], [1.8, 0.9]], {"x0": 2.0, "x1": [1.0, 0.9]}):
+        trace = mcmc.sample(kernel, init, n_draws=20, n_chains=2, rng=1, n_tune=0)
+        assert (trace.draws[..., 0] > EDGE).all()
+    with pytest.raises(ValueError, match=r"init has shape \(3,\); \(2,\) for all chains"):
+        mcmc.sample(kernel, [2.0, 1.0, 1.0], n_draws=5, n_chains=2, rng=1)
+
+
+def test_a_model_is_sampled_beyond_an_edge_from_a_users_start():
+    starts = [[2.0, 1.0], [1.6, 0.9], [1.8, 1.1], [1.7, 0.7]]
+    trace = mcmc.sample(outside(), starts, n_draws=4000, n_chains=4, rng=1)
+    assert trace.kernel["kernel"] == "Metropolis" and "no start was found" in trace.kernel["chosen"]
+    theirs = trace.draws[..., 0]
+    error = theirs.std() / np.sqrt(float(trace.ess()[0]))
+    assert abs(theirs.mean() - truth_outside()) < 4.0 * error < 0.02
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("derives", [True, False])
+@pytest.mark.parametrize("kind", [None, "Metropolis", "RacingMetropolis", "Slice"])
+def test_the_start_of_a_model_is_tried(kind, derives):
+    """After points near the mode, and in place of zeros where there are no derivatives."""
+    def derivatives(theta, rows):
+        return (NORMAL[rows] - X[rows] @ theta)[:, None] * X[rows], -X[rows, :, None] * X[rows, None]
+
+    model = mcmc.FunctionModel(
+        lambda theta, rows: -0.5 * (NORMAL[rows] - X[rows] @ theta) ** 2, 2, len(X), log_prior=beyond, prior_sd=10.0,
+        derivatives=derivatives if derives else None, start=[2.0, 1.0])
+    trace = mcmc.sample(model if kind is None else KERNELS[kind](model), n_draws=20, n_chains=2, rng=1)
+    assert (trace.draws[..., 0] > EDGE).all()

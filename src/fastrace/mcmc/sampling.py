@@ -32,8 +32,10 @@ from fastrace.mcmc._fingerprint import differences, fingerprint
 from fastrace.mcmc._fit import fit_problems
 from fastrace.mcmc._variables import Variable
 from fastrace.mcmc.kernels._choice import kernel_for
+from fastrace.mcmc.kernels._rows import RowKernel
 from fastrace.mcmc.kernels.surrogate_gibbs import SurrogateGibbs
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
+from fastrace.mcmc.kernels.variable_selection import VariableSelection
 from fastrace.mcmc.models.mixture import MixtureOf
 from fastrace.mcmc.models.model import Model, Reference
 from fastrace.mcmc.protocol import Kernel, Steps, joined, joined_later
@@ -326,7 +328,7 @@ def _started(
     starts = [init] * n_chains
     if init is not None:
         shape = _checks.as_array(init, "init").shape
-        position = _position(kernel.init(None))
+        position = _any_position(kernel)
         if position is not None and position.dtype.kind == "f":
             if not np.isfinite(_checks.reals(init, "init")).all():
                 raise ValueError(f"init is {_checks.shown(init)}; finite numbers, where chains start, are needed")
@@ -414,10 +416,19 @@ def _one_start(kernel: Kernel, init: Any, n_chains: int) -> bool:
         spread, rngs = _spread(kernel, init, 0), [np.random.default_rng(seed) for seed in (1, 2)]
         a, b = (_position(kernel.init(None if spread is None else spread(rng), rng)) for rng in rngs)
         return a is not None and b is not None and a.dtype.kind == "f" and np.array_equal(a, b)
-    starts, position = np.asarray(init), _position(kernel.init(None))
+    starts, position = np.asarray(init), _any_position(kernel)
     if position is None:
         return True             # without a position one `init` serves all chains
     return starts.shape == position.shape or bool((starts == starts[:1]).all())
+
+
+def _any_position(kernel: Kernel) -> NDArray[Any] | None:
+    """An array of the shape and type of a kernel's positions, or None if its states have none.
+
+    Kernels over rows are not asked for a start of their own, which they may not find where a user knows one.
+    """
+    rows = kernel._kernel if isinstance(kernel, VariableSelection) else kernel
+    return np.zeros(rows.dim) if isinstance(rows, RowKernel) else _position(kernel.init(None))
 
 
 def _position(state: Any) -> NDArray[Any] | None:

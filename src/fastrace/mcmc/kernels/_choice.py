@@ -16,7 +16,7 @@ from fastrace._base._words import counted
 from fastrace.mcmc import _pareto
 from fastrace.mcmc._convergence import each_effective_size
 from fastrace.mcmc._fit import residual_k, surrogate_k
-from fastrace.mcmc.kernels._rows import PILOT_SEED, RowKernel, usual_rows
+from fastrace.mcmc.kernels._rows import PILOT_SEED, NoStartError, RowKernel, usual_rows
 from fastrace.mcmc.kernels.hmc import HMC
 from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
@@ -48,6 +48,7 @@ MOST_POINTS, WALKS = 4096, 0.001  # of a pass; share of walks, each of which rea
 BATCHED_FROM, BATCH = 64, 256  # parameters from which on a minibatch may decide a batch of steps; and their number
 MOVES_WELL = 0.25  # of an independent draw a step of a batch, from which on nothing else is tried for `MANY` parameters
 CHEAP = 0.5 / PER_STEP  # independent draws for the work of a row: no batch is tried beside a kernel that makes so many
+NOWHERE = "no start was found where the log-posterior is finite, as where the mode lies beyond an edge of the prior"
 
 
 def kernel_for(model: Model) -> tuple[RowKernel, str]:
@@ -102,6 +103,8 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
                 exact = min(exact, pilot.rows)
         except (ImproperError, PrecisionError):
             raise
+        except NoStartError:    # beyond an edge of the prior proposals about the mode are seldom accepted
+            return _walks(model), NOWHERE
         except ValueError:  # no bounds, or no expansion that it can use
             if make is not SurrogateMetropolis and reference is None:
                 break  # nor will races have one
@@ -131,11 +134,16 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         return missed[0]
     if not tried:
         why = "the model has no mode to expand at, and races without one miss the rows that matter"
-        return Metropolis(model, control_variate=None), why
+        return _walks(model), why
     best = _cheapest(tried)
     rest = [pilot.words for pilot in [*tried, *aside] if pilot is not best]
     others = "; ".join([*rest, *(words for _, words in missed)])
     return best.kernel, best.words + (f"; {others}" if others else "")
+
+
+def _walks(model: Model) -> RowKernel:
+    """Random walks that read all rows, which rest on no expansion."""
+    return Metropolis(model, control_variate=None)
 
 
 def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
@@ -150,7 +158,10 @@ def _unless_bad(kernel: SurrogateMetropolis, why: str) -> tuple[RowKernel, str]:
     tried = kernel.decision != "none" if grouped else kernel.decision == "exact"
     if not tried or not kernel.rests_on_surrogate or model.own_surrogate is not None:
         return kernel, why
-    pilot = _Pilot(kernel)
+    try:
+        pilot = _Pilot(kernel)
+    except NoStartError:    # a user may know one
+        return kernel, why
     if grouped and (pilot.share >= FEW or surrogate_k(kernel) < _pareto.MOST):
         return kernel, why
     pilot.confirm(0.0)  # 60 steps flatter chains that stand still for long

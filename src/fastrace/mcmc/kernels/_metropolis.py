@@ -20,6 +20,7 @@ from fastrace.mcmc.kernels._proposal import Proposal
 from fastrace.mcmc.kernels._rows import (
     WINDOW,
     ChainState,
+    NoStartError,
     RowKernel,
     Tuning,
     checked_share,
@@ -230,7 +231,10 @@ class _Pilot(MinibatchMetropolis):
 
 
 def tails_of(kernel: RowMetropolis) -> Tails:
-    """A Student-t density near the posterior, by a chain that follows the reference, then what it has found."""
+    """A Student-t density near the posterior, by a chain that follows the reference, then what it has found.
+
+    Its `gain` is 0 where no start is found, as a user may know one for chains.
+    """
     pilot: RowMetropolis
     if kernel._weights is None or kernel.reference is None:
         pilot = copy.copy(kernel)
@@ -239,7 +243,11 @@ def tails_of(kernel: RowMetropolis) -> Tails:
     pilot.proposal, pilot.size, pilot.walk_share = "crank-nicolson", 1.0, 0.1
     tails = Tails(8.0, np.zeros(kernel.model.dim), 1.0)
     rng = np.random.default_rng(STAGE_SEED)
-    state = pilot._state_at(kernel._center)
+    try:
+        inside = kernel.model.possible(kernel._center)
+        state = pilot._state_at(kernel._center if inside else kernel._drawn_inside(rng, 1.0))
+    except NoStartError:
+        return tails
     for stage, steps in enumerate(STAGES):
         pilot.proposal, pilot._tails = ("student-t", tails) if stage else ("crank-nicolson", None)
         parts, read = [], 0

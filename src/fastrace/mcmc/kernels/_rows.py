@@ -202,7 +202,7 @@ class RowKernel:
         ----------
         position : array_like of shape (dim,), optional
             In the coordinates of draws: a learned scale as it is. By default a draw from the reference, a normal
-            density near the posterior; without one, zeros.
+            density near the posterior; without one, the model's `start`, by default zeros.
         rng : None, int, SeedSequence or Generator, optional
             For that draw.
         """
@@ -228,9 +228,11 @@ class RowKernel:
         return None if self.reference is None else self._recorded(self._drawn_inside(rng, SPREAD))
 
     def _drawn_inside(self, rng: np.random.Generator, width: float) -> NDArray[np.float64]:
-        """A draw from the reference, so many times as wide, where the posterior is not 0; zeros without a reference."""
+        """A draw from the reference, so many times as wide, where the posterior is not 0; else the model's start."""
         if self.reference is None:
-            return np.zeros(self.model.dim)
+            start = np.zeros(self.model.dim)
+            start[: self.model.n_seen] = self.model._start()
+            return start
 
         def draw() -> NDArray[np.float64]:
             z = width * rng.standard_normal(self.model.dim)
@@ -440,7 +442,7 @@ class NoStartError(ValueError):
 def first_inside(
     model: Model, middle: NDArray[np.float64], draw: Callable[[], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """The first of some starts where the posterior of a model is not 0.
+    """The first of some starts where the posterior of a model is not 0; the last is the model's own.
 
     Parameters
     ----------
@@ -463,13 +465,19 @@ def first_inside(
             start[:n] = middle + CLOSER * (start[:n] - middle)
         if model.possible(start):
             return start
+    if n:
+        last, start[:n] = start.copy(), model._start()
+        if model.possible(start):
+            return start
+        start = last
     try:
         value = float(model.log_posteriors(start[None])[0])
     except (ValueError, ArithmeticError):   # then the chain says which row is to blame
         return start
+    also = ", and at the model's own start" if n else ""
     raise NoStartError(f"no start was found where the log-posterior is finite: it is {value} at "
                        f"{_checks.shown(start)} and at {AS_WIDE + NEARER - 1} points tried before, ever nearer to "
-                       f"where the likelihood is expanded; give such a point as init, or one for each chain")
+                       f"where the likelihood is expanded{also}; give such a point as init, or one for each chain")
 
 
 def cholesky_of(covariance: ArrayLike, dim: int, names: Sequence[str] | None = None) -> NDArray[np.float64]:

@@ -154,7 +154,7 @@ class FunctionModel(_TermsModel):
         Bounds, everywhere, on the absolute third derivative of each term along any direction of unit length. With them
         kernels that are exact can be used. "auto" finds bounds with ``backend="jax"``; see Notes.
     start : array_like of shape (dim,), optional
-        Where to look for the mode from; zeros by default.
+        Where to look for the mode from, and where chains start if none is found near it; zeros by default.
     prior_mean, prior_sd, log_prior, names
         As in `GLM`.
     backend : {"numpy", "jax"}, default "numpy"
