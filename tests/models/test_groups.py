@@ -365,3 +365,30 @@ def test_copies_of_models_and_groups_remember_their_rows(copied):
     assert groups.index.equals(g.index) and pickle.loads(pickle.dumps(groups)).index is None
     with pytest.raises(ValueError, match="the pandas indexes of X and groups differ"):
         mcmc.GLM(shuffled, y.loc[shuffled.index], groups=groups)
+
+
+FAR = [2**63, 2**63 + 1, 7, 2**53 + 1, 2**53]     # NumPy makes floats of a list of these, and one of the first two
+
+
+@pytest.mark.parametrize("make", [mcmc.GLM, mcmc.Softmax])
+@pytest.mark.parametrize("kind", [list, tuple, dict, "object"])
+def test_numbers_of_64_bits_in_a_list_stay_groups_of_their_own(make, kind):
+    X, y = np.ones((40, 1)), [0, 1] * 20
+    codes = FAR * 8
+    given = {list: codes, tuple: [codes], dict: {"user": codes}, "object": np.array(codes, dtype=object)}[kind]
+    factor = make(X, y, groups=given).factors[0]
+    assert factor.levels == tuple(map(str, sorted(FAR)))
+    assert [sorted(FAR)[code] for code in factor.codes] == codes
+
+
+def test_numbers_of_64_bits_beside_fractions_stay_groups_of_their_own_and_gaps_are_refused():
+    X, y = np.ones((40, 1)), [0, 1] * 20
+    assert mcmc.GLM(X, y, groups=[2**63, 2**63 + 1, 1.5, 2] * 10).factors[0].n_groups == 4
+    with pytest.raises(ValueError, match="the group of row 1 of groups is missing"):
+        mcmc.GLM(X, y, groups=[2**63, math.nan] * 20)
+
+
+def test_a_mixture_keeps_numbers_of_64_bits_in_a_list_apart(rng):
+    model = mcmc.GLM(np.ones((40, 1)), rng.normal(size=40), "gaussian", scale=1.0, prior_sd=2.0)
+    mixture = mcmc.MixtureOf(model, groups=FAR * 8, n_classes=2)
+    assert mixture.levels == tuple(sorted(FAR))

@@ -304,9 +304,14 @@ def _coded(codes: Any, called: str) -> tuple[NDArray[np.int32], tuple[Any, ...]]
 
 
 def as_values(codes: Any, called: str) -> NDArray[Any]:
-    """Groups as an array, of objects where they are of several kinds: words stay apart from None and nan."""
+    """Groups as an array, of objects where they are of several kinds: words stay apart from None and nan.
+
+    So they are where NumPy would round whole numbers beside others: two such groups may be one float.
+    """
     try:
-        return codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes, called))
+        values = codes if isinstance(codes, np.ndarray) else np.asarray(_plain(codes, called))
+        rounds = isinstance(codes, (list, tuple)) and values.dtype.kind == "f" and values.ndim == 1
+        return _objects(codes) if rounds and (np.abs(values) >= _checks.LARGE).any() else values
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
@@ -325,6 +330,10 @@ def _plain(codes: Any, called: str) -> Any:
     numbers = all(issubclass(kind, (int, float, np.number)) for kind in kinds)
     if numbers or (len(kinds) == 1 and not kinds & {tuple, list}):
         return codes
+    return _objects(codes)
+
+
+def _objects(codes: Any) -> NDArray[Any]:
     out = np.empty(len(codes), dtype=object)
     out[:] = list(codes)
     return out

@@ -419,7 +419,8 @@ def _coded(groups: ArrayLike, n_rows: int) -> tuple[NDArray[np.intp], NDArray[An
     given = _checks.as_array(groups, "groups")
     if given.shape != (n_rows,):
         raise ValueError(f"groups has shape {given.shape}; ({n_rows},), one group for each row, is needed")
-    refuse_missing(as_values(groups, "groups"), "groups")
+    given = as_values(groups, "groups")
+    refuse_missing(given, "groups")
     if given.dtype.kind == "f" and not np.isfinite(given).all():
         raise ValueError(f"groups[{int(np.argmin(np.isfinite(given)))}] is not finite; each row needs a group")
     try:
