@@ -387,3 +387,37 @@ def test_a_learned_scale_is_itself_without_hyperparameters_too():
     model = mcmc.GLM(np.ones((400, 1)), y, family="gaussian", prior=mcmc.Normal(0.0, 10.0))
     answer = mcmc.laplace(model, n_draws=200, rng=1)
     assert answer.names == ("x0", "scale") and abs(np.log(answer.mean[1] / y.std())) < 0.02
+
+
+@pytest.mark.parametrize("n", [24, 120, 400])
+def test_weights_of_0_leave_the_others_as_they_are(n):
+    """Beyond an edge of the target there are any number of draws."""
+    inside = ratios(n, 0.7)
+    some, k = _pareto.smoothed(inside)
+    log_weights, shape = _pareto.smoothed(np.concatenate([np.full(20_000, -np.inf), inside]))
+    assert shape == k
+    np.testing.assert_allclose(log_weights, np.concatenate([np.full(20_000, -np.inf), some]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("edge", "width"), [(2.0, np.inf), (2.3, np.inf), (0.5, 0.03), (-2.0, 0.3), (2.0, 0.3)])
+def test_beside_a_hard_edge_moments_are_right(edge, width):
+    """By quadrature. Most draws lie beyond the edge, fewer have a weight than a tail of all would hold."""
+    y = (np.arange(20) % 5 == 0).astype(float)
+    grid = np.linspace(-10.0, 10.0, 400_001)
+
+    def moments(inside):
+        level = y.sum() * grid - len(y) * np.log1p(np.exp(grid)) - 0.5 * np.square(grid / 2.5)
+        mass = np.where(inside, np.exp(level - level.max()), 0.0)
+        mass /= mass.sum()
+        return grid @ mass, np.sqrt(np.square(grid - grid @ mass) @ mass)
+
+    mean, sd = moments(True)
+    low, high = mean + edge * sd, mean + (edge + width) * sd
+    model = mcmc.GLM(np.ones((20, 1)), y, prior_sd=2.5,
+                     log_prior=lambda theta: 0.0 if low < theta[0] < high else -np.inf)
+    mean, sd = moments((low < grid) & (grid < high))
+    found = [mcmc.laplace(model, n_draws=20_000, rng=seed) for seed in range(8)]
+    assert all(answer.verdict.startswith("no chain is needed") for answer in found)
+    n = sum(answer.ess for answer in found)
+    assert abs(np.mean([answer.mean for answer in found]) - mean) < 4.0 * sd / np.sqrt(n)
+    assert abs(np.mean([answer.sd for answer in found]) / sd - 1.0) < 4.0 * np.sqrt(2.0 / n)     # a long tail at most

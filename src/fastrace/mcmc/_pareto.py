@@ -24,7 +24,7 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
     Parameters
     ----------
     log_ratios : ndarray of shape (n,)
-        Log densities of target over proposal, up to a constant; -inf where the target has no mass.
+        Log densities of target over proposal, up to a constant; -inf where the target has no mass, which is left out.
 
     Returns
     -------
@@ -37,14 +37,14 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
     .. [1] Vehtari, Simpson, Gelman, Yao, Gabry, "Pareto smoothed importance sampling", JMLR 25(72), 2024.
     """
     log_weights = log_ratios - log_ratios.max()
-    n = len(log_weights)
-    size = math.ceil(min(0.2 * n, 3.0 * math.sqrt(n)))
-    order = np.argsort(log_weights, kind="stable")
-    largest = order[n - size :]
-    cutoff = math.exp(log_weights[order[n - size - 1]])
-    excess = np.exp(log_weights[largest]) - cutoff
+    order = np.argsort(log_weights, kind="stable")[np.isneginf(log_weights).sum() :]
+    n = len(order)      # those of weight 0, as beyond an edge of the target, say nothing of a tail
     k = 0.0
-    if np.ptp(log_weights[np.isfinite(log_weights)]) > _EQUAL:
+    if np.ptp(log_weights[order]) > _EQUAL:
+        size = math.ceil(min(0.2 * n, 3.0 * math.sqrt(n)))
+        largest = order[n - size :]
+        cutoff = math.exp(log_weights[order[n - size - 1]])
+        excess = np.exp(log_weights[largest]) - cutoff
         tail = largest[excess > 0.0]
         excess = excess[excess > 0.0]
         k = math.inf

@@ -107,7 +107,7 @@ class LaplaceResult(Result):
     @property
     def verdict(self) -> str:
         """Whether a chain is needed, in words."""
-        k, limit = self.pareto_k, _pareto.trusted_below(len(self.draws))
+        k, limit = self.pareto_k, _limit(self.log_weights)
         if not k < limit:
             return (f"a chain is needed: Pareto k is {k:.2g}, above {limit:.2g}, so that weights of draws from this "
                     f"density are not to be trusted. Run mcmc.sample")
@@ -229,10 +229,11 @@ def laplace(
     -----
     Weights are smoothed by a generalised Pareto distribution fitted to the largest of them [1]_. With k < 0.5 the
     answers are exact for practical purposes: their error is that of `ess` independent draws. With k above 0.7 (less for
-    fewer than 2154 draws: ``1 - 1 / log10(n_draws)``) they are not to be trusted. On posteriors of up to about 50
-    parameters that are close to normal this is often the cheapest answer. Weights speak of the region that the draws
-    reach: another mode far away leaves no trace in k. Where the log-likelihood is not known to be concave one is looked
-    for, from a few points on some of the rows, and a warning says where it is.
+    n < 2154 draws: ``1 - 1 / log10(n)``) they are not to be trusted. Draws beyond a hard edge of the posterior have no
+    weight and do not count. On posteriors of up to about 50 parameters that are close to normal this is often the
+    cheapest answer. Weights speak of the region that the draws reach: another mode far away leaves no trace in k. Where
+    the log-likelihood is not known to be concave one is looked for, from a few points on some of the rows, and a
+    warning says where it is.
 
     Where the prior has hyperparameters, such as the scales of group effects, the joint mode is no place to expand at. A
     chain on prior times expansion, see `compress`, then proposes, without a row: hyperparameters from their marginal
@@ -389,6 +390,11 @@ def _moments(found: _Weighted) -> _Proposal | None:
     return _Proposal(center, factor * math.sqrt((_LONG - 2.0) / _LONG), _LONG)
 
 
+def _limit(log_weights: Array) -> float:
+    """Shape up to which weights are trusted, by the number of those that are not 0."""
+    return _pareto.trusted_below(max(int(np.isfinite(log_weights).sum()), _pareto.LEAST))
+
+
 def _rough(ess: float, n: int) -> str:
     """What is said where less than `_FEW` of n draws are effective."""
     return (f"only {ess:.0f} of {n} draws are effective, and {_FEW:.0f} are needed: means and deviations are rough; "
@@ -408,7 +414,7 @@ def _answer(
     names = model.natural_names or ()
     answer = LaplaceResult(draws, best.log_weights, draws[chosen], best.k, best.ess, p.center, p.factor, p.df,
                            passes, names=names, shown_last=model._shown_last, variables=model._variables_of(names))
-    if not best.k < _pareto.trusted_below(n):
+    if not best.k < _limit(best.log_weights):
         problems.append(answer.verdict)
     elif best.ess < _FEW:
         problems.append(_rough(best.ess, n))
