@@ -100,3 +100,24 @@ def test_probabilities_of_inclusion_of_what_is_no_such_trace():
     for bad, words in ((None, "trace is None"), (other.draws, "the Trace that"), (other, "is of Metropolis, whose")):
         with pytest.raises(TypeError, match=words):
             kernel.inclusion(bad)
+
+
+@pytest.mark.parametrize("found", [None, np.zeros(2), "much", 1j])
+def test_a_log_prior_that_returns_no_number(found):
+    X, y, _ = made()
+    words = "log_prior returned .* at .*; one number, the log density of all 2 parameters, is needed"
+    model = mcmc.GLM(X, y, prior_sd=1.0, log_prior=lambda theta: found)
+    for call in (lambda: mcmc.sample(model, n_draws=5, rng=1), lambda: mcmc.laplace(model, rng=1),
+                 lambda: mcmc.sample(mcmc.RacingMetropolis(model), n_draws=5, rng=1)):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+@pytest.mark.parametrize(("y", "words"), [
+    ([0, 2**70], f"y holds {2**70}; classes are whole numbers from 0 up, without gaps"),
+    ([0, -(2**70)], f"y holds -{2**70}; classes"), ([0, None], "y holds None; classes"),
+    ([0, 2**40], f"the largest class of y is {2**40}, and y has 2 rows"),
+])
+def test_a_class_that_is_none_is_named(y, words):
+    with pytest.raises(ValueError, match=words):
+        mcmc.Softmax(np.ones((2, 1)), y)

@@ -540,14 +540,19 @@ def log_density_at(function: Callable[..., Any], point: NDArray[np.float64]) -> 
     Raises
     ------
     ValueError
-        If it is nan or +inf.
+        If it is no number, nan or +inf.
     """
     try:
-        value = float(function(point))
+        found = function(point)
     except Exception as error:
         error.add_note(f"raised by log_prior({getattr(function, '__name__', type(function).__name__)}) at theta = "
                        f"{shown(point.tolist())}; it is given an array of {len(point)} parameters")
         raise
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        raise ValueError(f"log_prior returned {shown(found)} at {point}; one number, the log density of all "
+                         f"{len(point)} parameters, is needed, such as the sum of those of its entries") from None
     if math.isnan(value) or value == math.inf:
         raise ValueError(f"log_prior returned {value} at {point}; a finite number is needed, or -inf where the "
                          f"parameters are impossible")

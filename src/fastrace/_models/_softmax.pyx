@@ -61,7 +61,7 @@ def classes_of(y, n_classes=None):
     if n_classes is None:
         n_classes = max(2, int(np.minimum(y, 2**31 - 2).max(initial=0.0)) + 1)
         if n_classes > MOST_GAPS + 2 * len(y):
-            raise ValueError(f"the largest class of y is {n_classes - 1}, and y has {len(y)} rows, so that most "
+            raise ValueError(f"the largest class of y is {np.max(y):.16g}, and y has {len(y)} rows, so that most "
                              f"classes have none. Classes are numbered from 0 without gaps: np.unique(y, "
                              f"return_inverse=True)[1] are such numbers")
     return _checks.integer(n_classes, "n_classes", 2, "a class to tell apart from another")

@@ -202,9 +202,9 @@ class Softmax(_CompiledModel):
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
-            first = labels[0]
-            raise ValueError(f"y holds {first!r}; classes are whole numbers from 0 up. np.unique(y, "
-                             f"return_inverse=True)[1] numbers labels, if these are of one type")
+            odd = next((v for v in labels.tolist() if not isinstance(v, int) or abs(v) >= 2**63), labels[0])
+            raise ValueError(f"y holds {_checks.shown(odd)}; classes are whole numbers from 0 up, without gaps. "
+                             f"np.unique(y, return_inverse=True)[1] numbers labels, if these are of one type")
         if labels.ndim == 1 and kind == "f" and not np.isfinite(labels).all():
             row = int(np.argmin(np.isfinite(labels)))
             raise ValueError(f"y[{row}] is {labels[row]}; finite whole numbers from 0 up are needed")
