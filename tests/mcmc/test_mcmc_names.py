@@ -286,6 +286,7 @@ def test_starts_by_name_take_a_scale_or_its_logarithm(name):
         np.testing.assert_allclose(trace.draws, said.draws, rtol=1e-9)
     for bad, words in (
         ({"x0": 0.4}, "init lacks 'scale'"), ({"x0": 0.4, "scale": 1.0, "x9": 0.0}, "init holds 'x9'"),
+        ({"z": 1.0}, "init holds 'z', which is no parameter, and lacks 'x0'; .* each of 'x0', 'scale'"),
         ({"x0": [0.4, 0.1], "scale": 1.0}, "one for each chain"),
         ({"x0": 0.4, "scale": -1.0}, "the scale 'scale' is -1"),
     ):

@@ -361,10 +361,11 @@ def _listed(kernel: Kernel, init: Mapping[str, Any], n_chains: int) -> NDArray[n
             given[name] = np.exp(given.pop(f"log({name})"))
         elif name not in given and name.startswith("log(") and name[4:-1] in given:
             given[name] = np.log(_positive(given.pop(name[4:-1]), name[4:-1]))
-    odd = [name for name in names if name not in given] or [name for name in given if name not in names]
-    if odd:
-        lacks = "lacks" if odd[0] in names else "holds"
-        raise ValueError(f"init {lacks} {odd[0]!r}; a dict needs a number, or one for each chain, for each of "
+    missing, unknown = [name for name in names if name not in given], [name for name in given if name not in names]
+    if missing or unknown:
+        odd = [f"holds {unknown[0]!r}, which is no parameter{',' if missing else ''}"] if unknown else []
+        odd += [f"lacks {missing[0]!r}"] if missing else []
+        raise ValueError(f"init {' and '.join(odd)}; a dict needs a number, or one for each chain, for each of "
                          f"{', '.join(map(repr, names[:20]))}{', ...' if names[20:] else ''}")
     shapes = {given[name].shape for name in names}
     if not shapes <= {(), (n_chains,)}:
