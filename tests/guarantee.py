@@ -36,6 +36,12 @@ def assert_fits(counts, probabilities, alpha=1e-6):
     assert p_value >= alpha, f"counts {list(counts)} against {expected}: p = {p_value:.2g}"
 
 
+def assert_uniform(ranks, draws, cells):
+    """Ranks from 0 to `draws`, in columns: chi-squared of the counts in so many cells, as `assert_fits`."""
+    for column in np.transpose(ranks):
+        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+
+
 def assert_same_law(first, second):
     """Draws of two chains. Of each column, by quarters of draws so far apart that they are independent."""
     for one, other in zip(first.T, second.T, strict=True):
@@ -50,7 +56,8 @@ def assert_mean(draws, expected, alpha=1e-6):
     columns, means = np.atleast_2d(np.asarray(draws).T), np.atleast_1d(expected)
     for column, mean in zip(columns, means, strict=True):
         error = column.std() / np.sqrt(mcmc.effective_sample_size(column))
-        assert abs(column.mean() - mean) < stats.norm.isf(alpha / (2 * len(means))) * error
+        assert abs(column.mean() - mean) < stats.norm.isf(alpha / (2 * len(means))) * error, \
+            f"mean {column.mean():.4g} against {mean:.4g}, standard error {error:.2g}"
 
 
 def assert_centred(rows, alpha=1e-6):

@@ -8,7 +8,7 @@ import pytest
 from chains import KERNELS, Sabotaged, departure, outcomes, scale_of
 from fastrace import mcmc
 from fastrace._base._blas import one_blas_thread
-from guarantee import assert_centred, assert_fits, assert_mean, assert_rate_at_most, few_or_many
+from guarantee import assert_centred, assert_fits, assert_mean, assert_rate_at_most, assert_uniform, few_or_many
 
 KERNELS = {
     **KERNELS,
@@ -75,8 +75,7 @@ def test_simulation_based_calibration(name, fits=1000, draws=99, cells=20):
         _, steps = kernel.run(rng, kernel.init(theta), draws * thin)     # theta is itself a draw from the posterior
         X_terms = (steps.draws[thin - 1 :: thin] @ X.T).max(axis=1)     # a statistic of parameters and data besides
         ranks.append([(steps.draws[thin - 1 :: thin, 0] < theta[0]).sum(), (X_terms < (X @ theta).max()).sum()])
-    for column in np.array(ranks).T:        # among the thinned draws and theta: one rank more than draws
-        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+    assert_uniform(np.array(ranks), draws, cells)       # among the thinned draws and theta: one rank more than draws
 
 
 @few_or_many("steps", 200, 100_000)

@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 from fastrace import mcmc
-from guarantee import assert_fits, assert_mean, assert_rate_at_most, few_or_many
+from guarantee import assert_fits, assert_mean, assert_rate_at_most, assert_uniform, few_or_many
 from reference import inclusion
 
 DECISIONS = ["race", "poisson", "exact"]
@@ -86,22 +86,44 @@ def test_all_sets_of_ten_coefficients_have_their_probabilities(n, decision):
     assert_sets_fit(mcmc.VariableSelection(model, shares, decision=decision), probabilities, n, 5)
 
 
-@few_or_many("steps", 150, 10_000)
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_geweke_joint_distribution(decision, steps):
-    """Outcomes and parameters drawn in turn keep the prior of coefficients, some of them 0, and of a learned scale."""
+def joint_draws(decision, steps, chance=0.4, slab_sd=1.0):
+    """Outcomes and parameters drawn in turn, the latter by a kernel with this probability of inclusion and slab."""
     rng = np.random.default_rng(13)
     X, kept = rng.standard_normal((40, 2)) / 2.0, []
     theta = np.array([0.5, 0.0, 0.0])
     for _ in range(steps):
         y = X @ theta[:2] + np.exp(theta[2]) * rng.standard_normal(40)
-        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, "gaussian", prior_sd=[1.0, 1.0, 0.5]), 0.4, decision=decision,
-                                        delta=0.01)
+        model = mcmc.GLM(X, y, "gaussian", prior_sd=[slab_sd, slab_sd, 0.5])
+        kernel = mcmc.VariableSelection(model, chance, decision=decision, delta=0.01)
         theta = kernel.run(rng, kernel.init(theta), 4)[1].draws[-1]
         kept.append([*(theta[:2] != 0.0), *theta, *np.tanh(theta) ** 2])
+    return np.array(kept, dtype=float)
+
+
+def joint_means():
+    """Where the probability of inclusion is 0.4, slabs have deviation 1 and the logarithm of the scale 0.5."""
     grid = np.linspace(-8.0, 8.0, 4001)
     wide, narrow = (np.average(np.tanh(sd * grid) ** 2, weights=np.exp(-0.5 * grid**2)) for sd in (1.0, 0.5))
-    assert_mean(np.array(kept, dtype=float), [0.4, 0.4, 0.0, 0.0, 0.0, 0.4 * wide, 0.4 * wide, narrow])
+    return [0.4, 0.4, 0.0, 0.0, 0.0, 0.4 * wide, 0.4 * wide, narrow]
+
+
+@few_or_many("steps", 150, 10_000)
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_geweke_joint_distribution(decision, steps):
+    """Outcomes and parameters drawn in turn keep the prior of coefficients, some of them 0, and of a learned scale."""
+    assert_mean(joint_draws(decision, steps), joint_means())
+
+
+@few_or_many(("steps", "wrong"), (600, {"chance": 0.6}), (15_000, {"chance": 0.45}))
+def test_the_joint_test_tells_sets_that_are_a_little_wrong(steps, wrong):
+    with pytest.raises(AssertionError, match=" against .* standard error "):
+        assert_mean(joint_draws("exact", steps, **wrong), joint_means())
+
+
+@few_or_many(("steps", "wrong"), (600, {"slab_sd": 0.5}), (15_000, {"slab_sd": 0.8}))
+def test_the_joint_test_tells_slabs_that_are_a_little_wrong(steps, wrong):
+    with pytest.raises(AssertionError, match=" against .* standard error "):
+        assert_mean(joint_draws("exact", steps, **wrong), joint_means())
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
@@ -430,21 +452,20 @@ def test_a_learned_scale_is_continued_bit_for_bit_and_printed():
     assert_rate_at_most(check.n_wrong, check.n_checked, 0.05)
 
 
-@pytest.mark.parametrize(("fits", "cells"), [
-    pytest.param(80, 5, id="few"), pytest.param(1000, 20, id="many", marks=pytest.mark.long)])
-@pytest.mark.parametrize(("decision", "slab"), [
-    *((decision, None) for decision in DECISIONS), ("exact", "student"), ("race", "student"), ("poisson", "laplace")])
-def test_simulation_based_calibration(decision, slab, fits, cells):
-    """Ranks, ties broken at random, of the size of the set and of the largest predictor."""
-    rng, draws = np.random.default_rng(11), cells - 1
-    ranks = []
-    options, prior = ({"prior_sd": 1.0}, 0.5) if slab is None else ({"prior": SLABS[slab]}, mcmc.Beta(2.0, 2.0))
+def calibrated_ranks(decision, slab, fits, draws, chance=None, **wrong):
+    """Ranks, ties broken at random, of the size of the set and of the largest predictor.
+
+    The kernel may have a probability of inclusion, or a slab, other than that of the simulation.
+    """
+    rng, ranks = np.random.default_rng(11), []
+    chance = chance or (0.5 if slab is None else mcmc.Beta(2.0, 2.0))
+    options = ({"prior_sd": 1.0} if slab is None else {"prior": SLABS[slab]}) | wrong
     for _ in range(fits):
         values = rng.standard_normal(3) if slab is None else slab_density(SLABS[slab]).rvs(3, random_state=rng)
         theta = values * (rng.random(3) < (0.5 if slab is None else rng.beta(2.0, 2.0)))
         X = rng.standard_normal((40, 3))
         y = rng.random(40) < special.expit(X @ theta)
-        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, **options), prior, decision=decision, delta=0.01)
+        kernel = mcmc.VariableSelection(mcmc.GLM(X, y, **options), chance, decision=decision, delta=0.01)
         _, steps = kernel.run(rng, kernel.init(theta), 6 * draws)       # theta is itself a draw from the posterior
         kept = steps.draws[5::6]
         row = []
@@ -452,8 +473,25 @@ def test_simulation_based_calibration(decision, slab, fits, cells):
             ours, true = of(kept), of(theta)
             row.append((ours < true).sum() + rng.integers((ours == true).sum() + 1))
         ranks.append(row)
-    for column in np.array(ranks).T:
-        assert_fits(np.bincount(column, minlength=cells), np.full(cells, 1.0 / cells))
+    return np.array(ranks)
+
+
+@pytest.mark.parametrize(("fits", "cells"), [
+    pytest.param(80, 5, id="few"), pytest.param(1000, 20, id="many", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("decision", "slab"), [
+    *((decision, None) for decision in DECISIONS), ("exact", "student"), ("race", "student"), ("poisson", "laplace")])
+def test_simulation_based_calibration(decision, slab, fits, cells):
+    assert_uniform(calibrated_ranks(decision, slab, fits, cells - 1), cells - 1, cells)
+
+
+@pytest.mark.parametrize(("slab", "wrong", "fits", "cells"), [
+    (None, {"chance": 0.7}, 500, 5), (None, {"prior_sd": 0.6}, 500, 5),
+    ("student", {"chance": mcmc.Beta(2.0, 4.0)}, 500, 5), ("student", {"prior": mcmc.StudentT(3.0, 0.1, 0.2)}, 500, 5),
+    *(pytest.param(*case, 2000, 20, marks=pytest.mark.long) for case in [
+        (None, {"chance": 0.57}), (None, {"prior_sd": 0.75}), ("student", {"chance": mcmc.Beta(2.0, 2.7)})])])
+def test_ranks_tell_a_prior_that_is_a_little_wrong(slab, wrong, fits, cells):
+    with pytest.raises(AssertionError, match="counts"):
+        assert_uniform(calibrated_ranks("exact", slab, fits, cells - 1, **wrong), cells - 1, cells)
 
 
 def test_tall_data_take_few_rows_and_nearly_all_moves():

@@ -8,7 +8,7 @@ from chains import Sabotaged, by_turns, departure
 from fastrace import mcmc
 from fastrace._base._blas import one_blas_thread
 from fastrace.mcmc.kernels import _surrogate_decisions
-from guarantee import assert_centred, assert_fits, assert_mean, few_or_many
+from guarantee import assert_centred, assert_mean, assert_uniform, few_or_many
 from surrogates import SEED, grouped, some_of_each
 
 
@@ -202,8 +202,7 @@ def test_simulation_based_calibration(name, decision, fits=1000, draws=99, cells
             name != "large-effects" or bool(kernel._swept) == (decision in ("exact", "poisson")))
         _, steps = kernel.run(rng, kernel.init(theta), draws * thin)
         ranks.append((steps.draws[thin - 1 :: thin] < theta).sum(axis=0))
-    for column in np.array(ranks).T:
-        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+    assert_uniform(np.array(ranks), draws, cells)
 
 
 @few_or_many(("decision", "steps"), ("poisson", 100), ("race", 20_000))

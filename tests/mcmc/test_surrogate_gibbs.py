@@ -14,7 +14,7 @@ from fastrace import mcmc
 from fastrace.mcmc._convergence import each_rhat
 from fastrace.mcmc._diagnosis import diagnosis
 from fastrace.mcmc.protocol import from_flags
-from guarantee import assert_fits, assert_rate_at_most, few_or_many
+from guarantee import assert_fits, assert_mean, assert_rate_at_most, assert_uniform, few_or_many
 from reference import mcmc as rows_twin
 from reference import surrogate_gibbs as twin
 
@@ -209,10 +209,8 @@ def test_one_class_of_a_gaussian_model_has_its_closed_form_and_reads_no_row():
         assert stats.kstest(column, "norm").pvalue > 1e-6
 
 
-@few_or_many(("fits", "draws", "cells"), (60, 19, 5), (1500, 99, 20))
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_simulation_based_calibration(decision, fits, draws, cells):
-    """Of what does not depend on names: a group's slope, whether two groups are of one class, mean and spread."""
+def calibrated_ranks(decision, fits, draws, **wrong):
+    """Ranks of what was drawn from the prior among draws of the posterior, whose mixture may have `wrong` options."""
     rng = np.random.default_rng(21)
     ranks = []
     group = np.repeat(np.arange(4), 12)
@@ -223,19 +221,30 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
         label = rng.choice(2, 4, p=weight)
         X = rng.standard_normal((48, 1))
         y = (rng.random(48) < special.expit(X[:, 0] * theta[label[group], 0])).astype(float)
-        mix = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=1.0), group, 2, hierarchical=True, sd_scale=0.5)
-        kernel = mcmc.SurrogateGibbs(mix, decision)
+        options = {"hierarchical": True, "sd_scale": 0.5} | wrong
+        kernel = mcmc.SurrogateGibbs(mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=1.0), group, 2, **options), decision)
         truth = np.concatenate([label, theta.ravel(), weight, mean, sd])
         _, steps = kernel.run(rng, kernel.init(truth), draws * 20)
         found, own = facts(steps.draws[19::20]), facts(truth[None])
         ranks.append([(found < own).sum(axis=0) + rng.integers(0, (found == own).sum(axis=0) + 1)])  # ties by chance
-    for column in np.concatenate(ranks).T:
-        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+    return np.concatenate(ranks)
 
 
-@few_or_many("steps", 150, 6000)
-def test_geweke_joint_distribution(steps):
-    """Data and state drawn in turn must keep the prior of the state, and what it has with the data."""
+@few_or_many(("fits", "draws", "cells"), (60, 19, 5), (1500, 99, 20))
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_simulation_based_calibration(decision, fits, draws, cells):
+    """Of what does not depend on names: a group's slope, whether two groups are of one class, mean and spread."""
+    assert_uniform(calibrated_ranks(decision, fits, draws), draws, cells)
+
+
+@pytest.mark.parametrize("wrong", [{"concentration": 0.6}, {"concentration": 1.7}, {"sd_scale": 1.25}], ids=str)
+def test_ranks_tell_a_prior_of_classes_that_is_a_little_wrong(wrong):
+    with pytest.raises(AssertionError, match="counts"):
+        assert_uniform(calibrated_ranks("poisson", 400, 19, **wrong), 19, 5)
+
+
+def joint_draws(steps, prior_sd=1.0, **wrong):
+    """Data and state drawn in turn: functions whose means are known; the kernel may have another prior than states."""
     rng = np.random.default_rng(31)
     group, kept = np.repeat(np.arange(3), 8), []
     X = rng.standard_normal((24, 1))
@@ -244,15 +253,33 @@ def test_geweke_joint_distribution(steps):
         family = FAMILIES[i % 4]
         label = state[:3].astype(int)
         y = np.concatenate([outcomes(family, X[group == g], state[3:5][label[g]][None], rng) for g in range(3)])
-        mix = mcmc.MixtureOf(mcmc.GLM(X, y, family, **scale_of(family), prior_sd=1.0), group, 2)
+        mix = mcmc.MixtureOf(mcmc.GLM(X, y, family, **scale_of(family), prior_sd=prior_sd), group, 2, **wrong)
         kernel = mcmc.SurrogateGibbs(mix)
         before, state = state, kernel.run(rng, kernel.init(state), 3)[1].draws[-1]
         change = state[3:5][int(state[0])] - before[3:5][int(before[0])]    # given the data, both have one law
         kept.append([*state[3:5], *state[3:5] ** 2, state[5], state[0] == state[1], change * np.tanh(X[0, 0] * y[0])])
-    draws = np.array(kept)
-    for j, value in enumerate([0.0, 0.0, 1.0, 1.0, 0.5, 2.0 / 3.0, 0.0]):
-        error = draws[:, j].std() / np.sqrt(mcmc.effective_sample_size(draws[:, j]))
-        assert abs(draws[:, j].mean() - value) < stats.norm.isf(1e-6 / 14) * error
+    return np.array(kept)
+
+
+JOINT_MEANS = [0.0, 0.0, 1.0, 1.0, 0.5, 2.0 / 3.0, 0.0]
+
+
+@few_or_many("steps", 150, 6000)
+def test_geweke_joint_distribution(steps):
+    """Data and state drawn in turn must keep the prior of the state, and what it has with the data."""
+    assert_mean(joint_draws(steps), JOINT_MEANS)
+
+
+@few_or_many(("steps", "wrong"), (400, {"prior_sd": 0.65}), (6000, {"prior_sd": 0.9}))
+def test_the_joint_test_tells_parameters_that_are_a_little_wrong(steps, wrong):
+    with pytest.raises(AssertionError, match=" against .* standard error "):
+        assert_mean(joint_draws(steps, **wrong), JOINT_MEANS)
+
+
+@few_or_many(("steps", "wrong"), (400, {"concentration": 0.3}), (6000, {"concentration": 0.6}))
+def test_the_joint_test_tells_labels_that_are_a_little_wrong(steps, wrong):
+    with pytest.raises(AssertionError, match=" against .* standard error "):
+        assert_mean(joint_draws(steps, **wrong), JOINT_MEANS)
 
 
 def facts(draws):

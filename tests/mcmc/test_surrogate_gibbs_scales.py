@@ -13,7 +13,7 @@ from chains import Sabotaged, assert_runs_continue, by_turns
 from ctrl_c import press
 from fastrace import mcmc
 from fastrace.mcmc.kernels import surrogate_gibbs
-from guarantee import assert_centred, assert_fits, assert_mean, few_or_many
+from guarantee import assert_centred, assert_mean, assert_uniform, few_or_many
 from reference import mcmc as rows_twin
 from reference import sources
 from reference import surrogate_gibbs as twin
@@ -335,8 +335,7 @@ def test_simulation_based_calibration(decision, fits, draws, cells, shared, smal
         found, own = (facts(np.insert(of, 7, of[:, 6], axis=1) if shared else of)
                       for of in (steps.draws[19::20], truth[None]))
         ranks.append([(found < own).sum(axis=0) + rng.integers(0, (found == own).sum(axis=0) + 1)])  # ties by chance
-    for column in np.concatenate(ranks).T:
-        assert_fits(np.bincount(column * cells // (draws + 1), minlength=cells), np.full(cells, 1.0 / cells))
+    assert_uniform(np.concatenate(ranks), draws, cells)
 
 
 def facts(draws):
