@@ -121,3 +121,23 @@ def test_a_log_prior_that_returns_no_number(found):
 def test_a_class_that_is_none_is_named(y, words):
     with pytest.raises(ValueError, match=words):
         mcmc.Softmax(np.ones((2, 1)), y)
+
+
+@pytest.mark.parametrize("make", [mcmc.GLM, mcmc.Softmax])
+def test_a_bad_row_of_a_frame_is_called_as_its_index_does(make):
+    """By all arguments that have an entry for each row, unless the index counts from 0."""
+    pd = pytest.importorskip("pandas")
+    index = [f"r{k}" for k in range(6)]
+    X, y = pd.DataFrame({"a": np.arange(6.0), "b": 1.0}, index=index), pd.Series([0, 1] * 3, index=index)
+    bad = {"X": X.mask(X == 2.0), "y": y.astype(float).mask(y.index == "r2"), "groups": y.astype(object).mask(
+        y.index == "r2"), "weights": pd.Series([1.0, 1, -1, 1, 1, 1], index=index)}
+    for name, value in bad.items():
+        place = "the group of row 2" if name == "groups" else r"X\[2, 'a'\]" if name == "X" else rf"{name}\[2\]"
+        with pytest.raises(ValueError, match=rf"^{place} \(row 'r2'\) "):
+            make(**({"X": X, "y": y} | {name: value}))
+        with pytest.raises(ValueError, match=rf"^{place} (is|of groups)"):
+            make(**{key: held.reset_index(drop=True) for key, held in ({"X": X, "y": y} | {name: value}).items()})
+    with pytest.raises(ValueError, match=r"^X\[2, 'a'\] \(row 'r2'\) is nan"):
+        make(bad["X"], y.to_numpy())
+    with pytest.raises(ValueError, match=r"^X\[2, 0\] is nan"):
+        make(bad["X"].to_numpy(), y.to_numpy())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 from fastrace._base import _checks
 
 Floats = NDArray[np.float64]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RUNNING = 1000         # rows that show whether a column holds running numbers
 INDEX_NAMES = ("", "id", "idx", "index", "row", "rowid", "row_id", "unnamed")
@@ -51,9 +55,40 @@ def row_names(table: Any) -> Any:
     """The index of a frame of pandas, where it says more than that rows count from 0; else None."""
     if not hasattr(table, "columns"):
         return None
-    index = next(iter(indexes(table)), None)
+    return _telling(next(iter(indexes(table)), None))
+
+
+def _telling(index: Any) -> Any:
     plain = index is None or getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
     return None if plain else index
+
+
+def rows_by_index(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate an ``__init__`` whose arguments of these names, the first ones first, have an entry or row for each row.
+
+    Its errors that begin with the place of such an entry then call the row as the pandas index of the first does, too.
+    """
+    place = re.compile(rf"(?:{'|'.join(names)})\[(\d+)[^\]]*\]|the group of row (\d+)")
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def named(*args: P.args, **given: P.kwargs) -> T:
+            try:
+                return function(*args, **given)
+            except ValueError as error:
+                found = place.match(str(error))
+                held = dict(zip(names, args[1:], strict=False)) | given
+                index = _telling(next(iter(indexes([held.get(name) for name in names])), None))
+                if found is not None and index is not None:
+                    row = int(found[1] or found[2])
+                    called = index[row:][:1].tolist()
+                    if called and called != [row]:
+                        error.args = (f"{found[0]} (row {called[0]!r}){str(error)[found.end():]}", *error.args[1:])
+                raise
+
+        return named
+
+    return decorate
 
 
 def require_same_rows(**given: Any) -> None:

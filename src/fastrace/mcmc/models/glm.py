@@ -170,6 +170,7 @@ class GLM(_frames.Indexed, GLMRows):
     _computed = (*GLMRows._computed, "_terms", "_doubts", "index", "_new_rows")
 
     @names_meant
+    @_frames.rows_by_index("X", "y", "offset", "weights", "trials", "groups")
     def __init__(
         self,
         X: ArrayLike,

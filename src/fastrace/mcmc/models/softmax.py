@@ -168,6 +168,7 @@ class Softmax(_CompiledModel):
     """
 
     @names_meant
+    @_frames.rows_by_index("X", "y", "offset", "weights", "groups")
     def __init__(
         self,
         X: ArrayLike,
