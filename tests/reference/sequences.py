@@ -348,6 +348,38 @@ def universal(rewards, delta, n_rows=None):
     return out
 
 
+def arcsine_portfolio(rewards, delta, times):
+    """Bounds after so many rewards, not intersected: money on all bets at once by a prior Beta(1/2, 1/2), by search.
+
+    The share b of the money on an end of the support multiplies itself by (b z / m + (1 - b) (1 - z) / (1 - m)). Sums
+    over logs of odds ratios u = logit b - logit m, as many a unit of log |u| everywhere.
+    """
+    sizes = np.exp(np.arange(-11.5, 3.7, 0.05))
+    u = np.append(-sizes[::-1], sizes)
+    sums, seen, out = 0.0, 0, []
+    for t in times:
+        rest = np.clip(rewards[seen:t], 1e-300, 1.0 - 1e-16)        # neither end loses all of the money
+        sums = sums + sum(np.log1p(np.expm1(u) * part[:, None]).sum(axis=0)
+                          for part in np.array_split(rest, 1 + len(rest) // 1000))
+        seen, mean, ends = t, float(np.mean(rewards[:t])), []
+
+        def log_money(m, t=t, sums=sums):
+            paid = np.log1p(np.expm1(u) * m)
+            prior = 0.5 * (math.log(m) + math.log1p(-m) + u) - paid + np.log(0.05 * np.abs(u) / math.pi)
+            return special.logsumexp(sums - t * paid + prior)
+
+        for end in (0.0, 1.0):
+            inside = mean
+            for _ in range(50):
+                m = 0.5 * (inside + end)
+                if not 0.0 < m < 1.0:
+                    break
+                inside, end = (inside, m) if log_money(m) >= -math.log(delta) else (m, end)
+            ends.append(end)
+        out.append(tuple(ends))
+    return out
+
+
 def tangent_step(rewards, m, delta):
     """Money of the bettors above candidate m over what refutes it, and a step to a larger candidate that is refuted for
     sure if m is: there the shares, and a tangent of the log of the wealth, leave at least as much as is needed."""

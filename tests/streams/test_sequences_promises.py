@@ -139,6 +139,62 @@ def test_a_sequence_after_2_to_the_40_rewards():
         sequence.update_many(np.tile([0.2, 0.4], 100))
         assert sequence.stopped_by == ""
 
+# Widths
+
+WIDTHS_OF = {
+    "beta(100, 300)": lambda rng, n: rng.beta(100, 300, n),
+    "beta(10, 30)": lambda rng, n: rng.beta(10, 30, n),
+    "uniform": LAWS["uniform"],
+    "bernoulli 0.1": lambda rng, n: (rng.random(n) < 0.1).astype(float),
+    "bernoulli 0.005": lambda rng, n: (rng.random(n) < 0.005).astype(float),
+    "lognormal": LAWS["lognormal"],
+}
+POWERS = [10**k for k in range(1, 6)]
+
+
+def streams_of(law, runs, n):
+    return [WIDTHS_OF[law](np.random.default_rng(child), n) for child in np.random.SeedSequence(20080705).spawn(runs)]
+
+
+def median_widths(bound, streams, times):
+    found = []
+    for x in streams:
+        sequence, row = fr.ConfidenceSequence(bound), []
+        for t in times:
+            sequence.update_many(x[sequence.n_samples:t])
+            row.append(np.ptp(sequence.interval))
+        found.append(row)
+    return np.median(found, axis=0)
+
+
+@pytest.mark.parametrize("law", WIDTHS_OF)
+@few_or_many("runs", 25, 100)
+def test_the_default_kind_is_the_narrowest_or_within_3_percent_of_it(law, runs):
+    streams = streams_of(law, runs, POWERS[-1])
+    ours = median_widths("universal", streams, POWERS)
+    for bound in BOUNDS:
+        assert (ours <= 1.03 * median_widths(bound, streams, POWERS)).all(), bound
+    if law.startswith("bernoulli"):     # of zeros and ones, whose own kind is the narrower in the first tens
+        assert (ours <= 1.03 * median_widths("beta-binomial", streams, POWERS))[1:].all()
+
+
+@pytest.mark.parametrize("law", WIDTHS_OF)
+@few_or_many(("runs", "last"), (5, 4), (10, 5))
+def test_from_10_rewards_on_the_default_kind_is_within_3_percent_of_a_portfolio_of_all_bets(law, runs, last):
+    streams = streams_of(law, runs, 10**last)
+    before, times = [1, 2, 3, 5, 7], np.geomspace(10, 10**last, 4 * last - 3).astype(int).tolist()
+    exact = []
+    for x in streams:
+        low, high = np.transpose(twin.arcsine_portfolio(x, 0.05, before + times))
+        exact.append((np.minimum.accumulate(high) - np.maximum.accumulate(low))[len(before) :])
+    assert (median_widths("universal", streams, times) <= 1.03 * np.median(exact, axis=0)).all()
+
+
+def test_a_portfolio_of_all_bets_is_the_evidence_of_zeros_and_ones(seed):
+    z, times = (np.random.default_rng(seed).random(400) < 0.2).astype(float), [1, 2, 10, 50, 400]
+    expected = twin.beta_binomial(z, 0.05)
+    np.testing.assert_allclose(twin.arcsine_portfolio(z, 0.05, times), [expected[t - 1] for t in times], atol=1e-7)
+
 # Samples beside the rule that the default one replaces
 
 
