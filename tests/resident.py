@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -60,6 +61,29 @@ def assert_grows_at_most(most, call, attempts=5):
             if grown[-1] <= most:
                 return result
     raise AssertionError(f"{attempts} calls in turn took {grown} bytes; at most {most:.0f} are let pass")
+
+
+def assert_allocates_at_most(most, call, attempts=5):
+    """Fail if what each of several calls returned holds more bytes, those not yet written to included.
+
+    Pages say less: of a block with pages of its own those not written to are not resident, but of a block that fills a
+    hole between others all are, and a process that has run many tests has such holes. Blocks that compiled code gets
+    from C are not counted.
+    """
+    held = []
+    for _ in range(attempts):           # other threads, and what is loaded once, are counted too
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            result = call()
+            held.append(tracemalloc.get_traced_memory()[0] - before)
+        finally:
+            tracemalloc.stop()
+        del result
+        if held[-1] <= most:
+            return
+    raise AssertionError(f"the results of {attempts} calls in turn held {held} bytes; at most {most} are let pass")
 
 
 def assert_calls_keep_nothing(call, most):
