@@ -622,3 +622,15 @@ def test_the_neck_of_neals_funnel_is_warned_of():
     with pytest.warns(UserWarning, match="trajectories diverged"):
         trace = mcmc.sample(kernel, np.zeros(10), n_draws=200, n_chains=2, rng=1, n_tune=0, threads=1)
     assert trace.diverging.any()
+
+
+@pytest.mark.parametrize(("kind", "column", "far"), [
+    (mcmc.HMC, "zeros", 0.5), (mcmc.HMC, "twice", 0.5), (mcmc.HMC, "ones", 1000.0),
+    (mcmc.SurrogateMetropolis, "zeros", 0.5)])
+def test_a_flat_direction_at_the_users_point_is_refused_in_words(kind, column, far):
+    """A column of zeros, or twice the other, or rows far out; of a density of the user's own no curvature is known."""
+    x = np.random.default_rng(0).normal(size=30)
+    X = np.column_stack([{"zeros": 0.0 * x, "twice": 2.0 * x, "ones": np.ones(30)}[column], x])
+    own = mcmc.LogDensity(lambda theta: -0.5 * float(theta @ theta), lambda theta: -theta)
+    with pytest.raises(ValueError, match="flat in some direction.*: leave out columns that are 0 .*normal prior"):
+        kind(mcmc.GLM(X, (x > 0.3).astype(float), prior=own), psi_hat=[0.0, far])

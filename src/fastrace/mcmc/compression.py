@@ -51,6 +51,9 @@ _MOST_LED = 12  # times that parts of the prior which Newton's steps leave out l
 _NEAR = 0.1  # share of the posterior's reach within which the last of these points is
 _SIZES = 1.0, 0.5, 0.25, 0.125, 0.0625  # of the step there, until the posterior is higher
 _APART = 4.0  # standard deviations between two modes
+FLAT = ("the expansion of the log-posterior at psi_hat is flat in some direction, so that it gives no units to move "
+        "in: leave out columns that are 0 or that others make up, give each parameter a normal prior (of a LogDensity "
+        "no curvature is known), or give psi_hat where the rows are not far out in their tails")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +178,10 @@ class Compressed:
     def factor(self) -> ArrowFactor:
         """Cholesky factor of the curvature and `precision`."""
         made = ArrowFactor(self.curvature, self._layout)
-        made.factor(self.precision)
+        try:
+            made.factor(self.precision)
+        except np.linalg.LinAlgError:
+            raise NoModeError(FLAT) from None
         return made
 
     def covariance_root(self) -> Array:

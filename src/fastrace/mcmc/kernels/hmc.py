@@ -17,7 +17,7 @@ from fastrace._base._progress import phase, stage
 from fastrace._models._arrow import Arrow, Quadratic
 from fastrace._models._slopes import Slopes
 from fastrace.mcmc._scales import with_part
-from fastrace.mcmc.compression import Compressed
+from fastrace.mcmc.compression import FLAT, Compressed
 from fastrace.mcmc.kernels._chain import Chain
 from fastrace.mcmc.kernels._row_hamiltonian import RowChain, RowInner, RowMove
 from fastrace.mcmc.kernels._rows import PILOT_SEED, WINDOW, ChainState, Tuning
@@ -184,10 +184,14 @@ class HMC(OnSurrogate):
         """Coordinates, units and steps of trajectories, and the middle of the normal density that they turn about."""
         own, prior = self.compressed, self.compressed.prior
         if prior.n_hyper == 0:
+            own.factor()        # refuses flat directions
             prior, mode = prior.copy(), np.array(own.mode)
             root = 1.0 / np.sqrt(self._metric.diagonal())
             if prior.dim <= WIDEST:
-                root = np.linalg.cholesky(np.linalg.inv(self._metric.to_dense()))
+                try:
+                    root = np.linalg.cholesky(np.linalg.inv(self._metric.to_dense()))
+                except np.linalg.LinAlgError:
+                    raise NoModeError(FLAT) from None
             step = min(STEP * (OF_DIM / prior.dim) ** 0.25, MOST)
             return Trajectories(prior, step, LENGTH, root, mode), mode
         found = trajectories_of(own.quadratic, prior, effort=self.model._effort, most=self.model._most_gradients)
