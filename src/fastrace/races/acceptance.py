@@ -119,16 +119,16 @@ class AcceptTest(ThresholdRace):
     exponential and Student-t (3) rows tests with and without a memory read as many, of lognormals (1.5) 1.0 to 1.2
     times as many, and of lognormals (2), where few rows do carry the spread, 1.1 to 1.5.
 
-    The first decision has no memory. So about an array in memory it looks closer: of at most 65,536 numbers (so many
-    rows, or half of them with two arms) it reads all, in the time that it takes to make the test, and of larger ones
-    4096 rows at least, unless `scan_advantage` is 1. Of 100 arrays each whose sum says accept where most rows say
-    reject, none was then decided wrongly where 20 of 8193, 20,000 or 60,000 rows held it, 1 and 11 where 300 and 100 of
-    300,000 did, and 84 where 20 of a million did; of the same differences of a function 83 to 99. What few rows a
-    sample has missed nothing in it can tell. The result says how many these may be: `AcceptResult.unseen_rows` of one
-    kind, which turn the decision if they are `AcceptResult.unseen_reach` from the mean. Only a `support` rules them
-    out: betting was never wrong there, for which it read all rows. The memory does not help either where the law
-    changes from one decision to the next. One test about functions whose sum 0.1 to 0.5 % of the rows hold was wrong in
-    2 to 22 % of its first 30 decisions, far from ties, and in 0.3 % of the next 120.
+    The first decision has no memory. So it alone looks closer at an array in memory; later ones read few rows of small
+    arrays too. Of at most 65,536 numbers (so many rows, or half of them with two arms) it reads all, in the time that
+    it takes to make the test, and of larger ones 4096 rows at least, unless `scan_advantage` is 1. Of 100 arrays each
+    whose sum says accept where most rows say reject, none was then decided wrongly where 20 of 8193, 20,000 or 60,000
+    rows held it, 1 and 11 where 300 and 100 of 300,000 did, and 84 where 20 of a million did; of the same differences
+    of a function 83 to 99. What few rows a sample has missed nothing in it can tell. The result says how many these may
+    be: `AcceptResult.unseen_rows` of one kind, which turn the decision if they are `AcceptResult.unseen_reach` from the
+    mean. Only a `support` rules them out: betting was never wrong there, for which it read all rows. The memory does
+    not help either where the law changes from one decision to the next. One test about functions whose sum 0.1 to 0.5 %
+    of the rows hold was wrong in 2 to 22 % of its first 30 decisions, far from ties, and in 0.3 % of the next 120.
 
     After each look the race forecasts how many rows it still needs; as soon as one pass over all rows in order
     (`Source.total`) is cheaper, it makes that pass. Both costs are counted in rows, so that the same seed gives the

@@ -75,6 +75,9 @@ class GLM(_frames.Indexed, GLMRows):
         be crossed or nested. The predictor of a row is offset + x . coefficients + the effects of its groups. The
         parameters are the coefficients, then the effects of each factor group by group, then the hyperparameters of the
         prior: standard deviations and correlations of the effects. To fix these, give `prior_sd` for all parameters.
+        Groups of one row each beside a learned scale mix slowly, as the rows of Gaussian outcomes tell only the sum of
+        both variances: of 16,000 draws of 400 such groups 9 to 500 were effective, and 12,000 where `scale` was given.
+        Give `scale`, or leave such groups out: the scale then is that of effects and noise together.
     prior : Normal, StudentT, Laplace, Horseshoe, LogDensity, dict or sequence of these, or "weak", optional
         Prior of the coefficients: one for all, or a dict by name of column, in which "intercept" is a constant column.
         Columns that a dict gives one object with a learned scale share that scale; two equal objects have one each.
