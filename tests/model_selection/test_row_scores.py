@@ -522,3 +522,14 @@ def test_scores_outside_the_support_that_was_said():
             race_predictions(y, table, "neg_log_loss", support=wrong)
     with pytest.raises(ValueError, match="missing is 'worst', rows have different weights, and support has an end per"):
         race_predictions(y, table, "neg_log_loss", support=([-1.0, -2.0], 0.0), missing="worst", sample_weight=y + 1.0)
+
+
+def test_labels_that_numpy_would_make_one_are_refused():
+    """In a list with numbers beyond 2**63 it makes floats of all; an array holds them."""
+    y = [2**63, 2**63 + 1] * 100
+    right, wrong = np.array(y, dtype=object), np.array([2**63] * 200, dtype=object)
+    with pytest.raises(ValueError, match=f"y_true holds {2**63 + 1}, which no float64 holds"):
+        race_predictions([*y[:-1], -1], [right, wrong], rng=1)
+    with pytest.raises(ValueError, match=rf"y_pred\['a'\] holds {2**63 + 1}, which no float64 holds"):
+        race_predictions(np.array(y, dtype=object), {"a": [*y[:-1], -1], "b": wrong}, rng=1)
+    assert race_predictions(np.array(y, dtype=object), [right, wrong], rng=1).best == 0

@@ -196,6 +196,7 @@ class _Rewards(Scored):
         labels: ArrayLike | None, n_candidates: int | None, gaps: bool = False,
     ) -> None:
         self.score, self.y = score, _checks.as_array(y_true, "y_true")
+        _checks.refuse_rounded(y_true, self.y, "y_true")    # labels that NumPy makes one
         if self.y.ndim not in (1, 2) or self.y.shape[0] == 0:
             raise ValueError(
                 f"y_true has shape {self.y.shape}; at least one row, of one value or of several, is needed")
@@ -306,6 +307,7 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
 def _by_class(frame: Any, classes: NDArray[Any] | None, called: str) -> Any:
     """Predictions by one candidate as an array; those of a frame whose columns name `classes` in the order of these."""
     found = np.asanyarray(frame)
+    _checks.refuse_rounded(frame, found, called)
     if classes is None or found.ndim != 2:
         return found
     return np.asanyarray(_frames.in_order(frame, classes.tolist(), called, "classes"))
