@@ -109,6 +109,26 @@ def test_sweeps_are_those_of_the_twin(decision, hierarchical):
 # The right law.
 
 
+def counts_of_labels(kernel, sweeps, thin, portions=1):
+    """How often each group has each label, in thinned draws: as many of each portion of a run."""
+    counts = np.zeros((kernel.model.n_groups, kernel.model.n_classes), int)
+    rng = np.random.default_rng(5)
+    state, _ = kernel.run(rng, kernel.init(rng=1), 200)
+    for _ in range(portions):
+        state, steps = kernel.run(rng, state, sweeps)
+        for own, column in zip(counts, steps.draws[::thin].T, strict=True):
+            own += np.bincount(column.astype(int), minlength=len(own))
+    return counts
+
+
+def assert_labels_fit(counts, law):
+    """Of each group, labels that are not rare."""
+    for own, chances in zip(counts, law, strict=True):
+        likely = chances > 1e-3
+        if likely.sum() > 1:
+            assert_fits(own[likely], chances[likely] / chances[likely].sum())
+
+
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_labels_have_their_exact_law(family, decision):
@@ -117,17 +137,29 @@ def test_labels_have_their_exact_law(family, decision):
     theta = np.array([[0.0, 0.0], [1.8, -0.9], [-0.8, 2.4]])
     mix, _ = mixture(family, sizes, n_classes=3, parameters=theta, weights=[0.5, 0.3, 0.2], spread=0.2)
     exact = special.softmax(np.log(mix.weights) + totals(mix, theta), axis=1)
-    kernel = mcmc.SurrogateGibbs(mix, decision)
-    _, steps = kernel.run(np.random.default_rng(5), kernel.init(rng=1), 40_000)
-    labels = steps.draws[200::20].astype(int)
-    for g in range(len(sizes)):
-        likely = exact[g] > 1e-3
-        if likely.sum() > 1:
-            counts = np.bincount(labels[:, g], minlength=3)[likely]
-            assert_fits(counts, exact[g][likely] / exact[g][likely].sum())
+    assert_labels_fit(counts_of_labels(mcmc.SurrogateGibbs(mix, decision), 40_000, 20), exact)
     if family == "logistic":
         proposal = special.softmax(np.log(mix.weights) + mix.expansions.values_at(theta), axis=1)
         assert np.abs(proposal - exact).sum(axis=1).max() > 0.02
+
+
+@pytest.mark.long
+def test_labels_of_large_groups_have_their_exact_law():
+    """100 users with 10,000 events each, 20 logistic regressions: expansions alone, off by 0.007 at most, are told."""
+    rng = np.random.default_rng(20160624)
+    group, X = np.repeat(np.arange(100), 10_000), rng.standard_normal((1_000_000, 20))
+    theta = rng.standard_normal(20) / np.sqrt(20.0) + 0.02 * rng.standard_normal((20, 20))
+    X[:, 0] = 1.0
+    label = rng.integers(20, size=100)
+    y = np.concatenate([outcomes("logistic", rows, theta[k], rng)
+                        for rows, k in zip(np.split(X, 100), label, strict=True)])
+    mix = mcmc.MixtureOf(mcmc.GLM(X, y, prior_sd=2.5), group, 20, parameters=theta, weights=np.ones(20))
+    exact, proposal = (special.softmax(sums, axis=1) for sums in (totals(mix, theta), mix.expansions.values_at(theta)))
+    assert np.abs(proposal - exact).max() < 0.01 and ((exact > 1e-3).sum(axis=1) > 1).sum() > 40
+    counts = counts_of_labels(mcmc.SurrogateGibbs(mix), 50_000, 2, portions=8)
+    assert_labels_fit(counts, exact)
+    with pytest.raises(AssertionError, match="counts"):
+        assert_labels_fit(counts, proposal)
 
 
 def test_offsets_and_weights_of_rows_count():
