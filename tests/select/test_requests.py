@@ -166,6 +166,16 @@ def test_a_budget_counts_every_request_and_goes_on_with_a_larger_one(tmp_path, k
         go(Grader(VALUES), kind, max_pulls=3)
 
 
+def test_a_budget_below_the_first_look_is_shared_out(tmp_path):
+    path, values = tmp_path / "rule.jsonl", VALUES + np.random.default_rng(6).normal(0.0, 0.1, VALUES.shape)
+    for budget, n_asked in ((22, 22), (51, 29), (51, 0)):
+        grader, rule = Grader(values, 3), fr.LUCB(4, 1, support=None)
+        result = go(grader, race=rule, max_pulls=budget, journal=path)
+        assert len(grader.asked) == n_asked and result.n_read == budget
+        assert result.pulls.max() - result.pulls.min() <= 1
+    agrees(go(Grader(values, 3), race=rule, max_pulls=10**6), fr.LUCB(4, 1, support=None).run(RecordedPulls(values)))
+
+
 @pytest.mark.parametrize("missing", ["drop", "worst"])
 def test_missing_answers_are_those_of_a_table_with_nan(tmp_path, missing):
     holes = np.random.default_rng(8).random(VALUES.shape) < 0.1

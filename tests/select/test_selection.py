@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastrace as fr
-from fastrace.pulls import BernoulliPulls
+from fastrace.pulls import BernoulliPulls, RecordedPulls
 from selections import MEANS, assert_same, drive, every_rule
 
 
@@ -24,9 +24,10 @@ def test_by_hand_equals_run(make, seed):
 
 @every_rule
 def test_a_saved_rule_goes_on_as_the_original(make, seed):
-    wanted = make(6, 2).run(BernoulliPulls(MEANS, rng=seed))
+    rewards = (np.random.default_rng(seed).random((20_000, 6)) < MEANS).astype(float)   # the same in any order of arms
+    wanted = make(6, 2).run(RecordedPulls(rewards))
     for cut in np.random.default_rng(seed).integers(0, wanted.n_read, 8):
-        rule, source = make(6, 2), BernoulliPulls(MEANS, rng=seed)
+        rule, source = make(6, 2), RecordedPulls(rewards)
         rule.run(source, max_pulls=int(cut))
         assert rule.n_pulls == cut
         again, its_source = pickle.loads(pickle.dumps((rule, source)))
@@ -122,6 +123,31 @@ def test_a_spent_budget_is_said_in_a_warning(make):
     assert any("max_pulls was reached" in text for text in result.warnings)
     assert "had no pull" not in str(result) or not result.pulls.all()
     assert "warning: max_pulls was reached" in str(pickle.loads(pickle.dumps(rule)).result())
+
+
+@every_rule
+def test_a_budget_below_the_first_request_is_shared_out(make, rng):
+    """Arms have had equally many pulls, and a later call makes up for what it left out."""
+    rewards = rng.random((20_000, 6)) * MEANS
+    rule, whole, source = make(6, 2), make(6, 2), RecordedPulls(rewards)
+    n_first = int(whole.ask()[1].sum())
+    for budget in (6, 7, 15, 16):
+        result = rule.run(source, budget)
+        assert result.n_read == budget
+        if budget <= n_first:
+            assert result.pulls.max() - result.pulls.min() <= 1
+            assert np.ravel(result.best).tolist() == np.argsort(-result.mean, kind="stable")[:2].tolist()
+    if n_first >= 16:
+        assert_same(rule.run(source), whole.run(RecordedPulls(rewards)))
+
+
+def test_a_small_budget_without_a_support_is_shared_out(rng):
+    rewards = rng.normal([0.0, 1.0, 2.0], 0.1, (1000, 3))
+    for budget in (3, 15, 50, 150, 599):
+        source = RecordedPulls(rewards)
+        result = fr.select_best(source, 3, 1, support=None, max_pulls=budget)
+        assert result.pulls.max() - result.pulls.min() <= 1 and result.best == 2
+    assert_same(result.race.run(source, 600), fr.LUCB(3, 1, support=None).run(RecordedPulls(rewards), 600))
 
 
 def test_a_budget_that_bought_the_promise_is_no_reason_to_warn():

@@ -81,7 +81,7 @@ cdef class PairSelector(LucbSelector):
         few = max_pulls is not None and max_pulls < FEW * self.n_arms
         self.stale = self.stale or few != self.few
         self.few = few
-        return few
+        return super()._allow(max_pulls) or few
 
     cdef double _variance(self, Py_ssize_t i) noexcept nogil:
         """Of the arm's mean; the rewards and one more, of the largest variance there is."""

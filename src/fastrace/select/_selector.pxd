@@ -58,6 +58,7 @@ cdef class Selector:
     cdef int64_t *owed
     cdef int64_t *piece
     cdef Py_ssize_t n_asked, served
+    cdef int64_t each               # pulls of each arm that the first request is for, while it is cut short; else 0
     cdef double *rewards            # of one piece
     cdef readonly bint asking       # a source was asked for a piece, and the rule has not taken its rewards
     cdef Py_ssize_t n_arrived       # arms of that piece, once its rewards have come; 0 before
@@ -106,6 +107,8 @@ cdef class Selector:
     # the frame's own
     cdef int _set_up(self) except -1
     cdef int _plan(self) except -1 nogil
+    cdef int64_t _of_each(self) noexcept nogil
+    cdef void _ask_each(self, int64_t total) noexcept nogil
     cdef int _catch_up(self) except -1
     cdef void _exchange(self) noexcept nogil
     cdef Py_ssize_t _next_piece(self, int64_t limit) noexcept nogil

@@ -2,7 +2,7 @@
 """The frame of rules that select the m best of n arms: it asks a source, checks rewards, keeps moments and order."""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 cimport numpy as cnp
 from numpy.random cimport bitgen_t
 
@@ -158,6 +158,9 @@ cdef class Selector:
 
     cdef int _plan(self) except -1 nogil:
         cdef Py_ssize_t i
+        if self.each > 0:           # what a small budget allows of the first request is there: go on with the rest
+            self._ask_each(-1)
+            return 0
         self.due = True
         if self.tally != NULL:
             for i in range(self.n_asked):
@@ -188,6 +191,38 @@ cdef class Selector:
             if self.pulls[i] < self.first:
                 self.ask_for(i, self.first - self.pulls[i])
         return self.n_asked > 0
+
+    cdef int64_t _of_each(self) noexcept nogil:
+        """Pulls of each arm that the request at hand is for, those made included; 0 if arms differ."""
+        cdef Py_ssize_t i, k
+        cdef int64_t each, made
+        cdef uint64_t left = 0      # may go round
+        if self.ready or self.due or self.served >= self.n_asked:
+            return 0
+        i = self.asked[self.served]
+        each = self.owed[self.served] + self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+        for k in range(self.served, self.n_asked):
+            left += <uint64_t>self.owed[k]
+        for i in range(self.n_arms):
+            made = self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+            if made > each:
+                return 0
+            left -= <uint64_t>(each - made)
+        return each if left == 0 else 0
+
+    cdef void _ask_each(self, int64_t total) noexcept nogil:
+        """Ask for what arms lack to equal shares of `total` pulls, or to `each` pulls if `total` is below 0."""
+        cdef Py_ssize_t i
+        cdef int64_t share = self.each, more = 0, made
+        if total >= 0:
+            share, more = total // self.n_arms, total % self.n_arms
+        self.n_asked = self.served = 0
+        for i in range(self.n_arms):
+            made = self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+            if share + (i < more) > made:
+                self.ask_for(i, share + (i < more) - made)
+        if total < 0:
+            self.each = 0
 
     cdef int worked(self, int64_t nanoseconds) except -1 nogil:
         self.work += nanoseconds
@@ -529,7 +564,18 @@ cdef class Selector:
         return self._alone(self._allow, max_pulls)
 
     def _allow(self, max_pulls):
-        return False
+        """Where it does not suffice for the first request, arms get equal shares of it, and the rest comes after.
+
+        In the order of the request, the first arm would get all of it.
+        """
+        if self.each > 0 and not self.done:
+            self._ask_each(-1)
+        self.each = 0 if self.done or max_pulls is None or max_pulls <= self.total else self._of_each()
+        if max_pulls is None or self.each <= max_pulls // self.n_arms:
+            self.each = 0
+            return False
+        self._ask_each(max_pulls)
+        return True
 
     def run(self, PullSource source not None, max_pulls, bint whole=True):
         """Pull until the rule stops, or `max_pulls` pulls have been made in all: the budget, or a part of it."""

@@ -245,7 +245,10 @@ class Selection(OverTables, PullsInFlight):
         return self._n_arms, not self.done and self._core.unpulled()
 
     def _suit(self, max_pulls: int | None) -> bool:
-        return bool(self._core.allow(max_pulls))
+        suited = bool(self._core.allow(max_pulls))
+        if self._flight is not None:
+            self._flight.aim()          # the request may be another
+        return suited
 
     def _paid(self) -> bool:
         return self._core.total > 0 or self._under_way
@@ -295,7 +298,8 @@ class Selection(OverTables, PullsInFlight):
         max_pulls : int, optional
             Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
             and a later call may go on. Of a table in random order they are cells read, each counted once. Say the whole
-            budget at once: with fewer than 16 pulls per arm `LUCB` pulls others than with more, see there.
+            budget at once: with fewer than 16 pulls per arm `LUCB` pulls others than with more, see there, and fewer
+            than the rule asks for at first are shared out evenly among the arms.
         order : {"random", "given"}, default "random"
             How to read a table. ``"random"``: the rule draws the rows uniformly at random, whatever order the table is
             in, and pays for no cell twice. It may draw a row again, as its bounds are proven for independent rewards.
