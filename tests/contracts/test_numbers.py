@@ -174,6 +174,30 @@ def test_tables_of_any_library_whose_integers_would_be_rounded_are_refused(libra
             call(made)
 
 
+@pytest.mark.parametrize("kind", ["float64", "float32", "Float64", "float64[pyarrow]", "Int64", "polars", "pyarrow",
+                                  "dict", "list"])
+def test_floats_of_a_table_are_not_looked_at_one_by_one(kind, monkeypatch):
+    """A million entries as objects take seconds. One entry is large, so that the table is searched for integers."""
+    pandas, looks = pytest.importorskip("pandas"), []
+    columns = {"a": PLAIN * 2.0**60, "b": PLAIN, "c": np.arange(400)}
+    frame = pandas.DataFrame(columns)
+    if kind in ("polars", "pyarrow"):
+        library = pytest.importorskip(kind)
+        table = (library.DataFrame if kind == "polars" else library.table)({name: columns[name] for name in "ab"})
+    elif kind.endswith("[pyarrow]"):
+        pytest.importorskip("pyarrow")
+    if kind not in ("polars", "pyarrow"):
+        table = {"dict": columns, "list": list(np.stack(list(columns.values())).T)}.get(kind)
+    if table is None:
+        table = frame.astype(dict.fromkeys("c" if kind == "Int64" else "ab", kind))
+    if kind in ("Float64", "Int64"):
+        table.loc[7, "b" if kind == "Float64" else "c"] = pandas.NA
+    is_number = _checks.is_number
+    monkeypatch.setattr(_checks, "is_number", lambda value: looks.append(value) or is_number(value))
+    found = fr.race(table, rng=1, missing="drop")
+    assert not looks and found.best == 0
+
+
 def test_integers_that_floats_hold_are_floats():
     for held in (np.array([TWO, -TWO, 2 * TWO, 2**62]), np.array([2**63], np.uint64), np.array([2**63, 1], object)):
         assert (_checks.numbers_of(held, "x").astype(float) == held.astype(float)).all()

@@ -368,7 +368,7 @@ def _array(rewards: Any, name: str) -> NDArray[Any]:
         raise TypeError(f"{name} is a sparse {type(rewards).__name__} of shape {rewards.shape}; a table in which every "
                         f"reward stands is needed: give {name}.toarray()")
     try:
-        return np.asarray(rewards)
+        return np.asarray(_checks.without_objects(rewards))
     except ValueError as error:
         columns = "arms" if name == "rewards" else "columns"
         needed = f"rows by {columns} with as many {columns} in each row"
