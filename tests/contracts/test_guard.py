@@ -206,7 +206,7 @@ ARGUMENTS = {
     "_slopes.AskedSlopes": call(lambda theta: (0.0, theta), 2, 4),
     "_row_hamiltonian.RowInner": row_inner, "_row_hamiltonian.RowMove": row_move,
     "_class_at.ClassAt": class_at, "_surrogate.Inner": lambda: (expanded()[:1], {}),
-    "_surrogate.SurrogateMove": inner_move, "_chain.Urns": urns,
+    "_surrogate.GivenMove": call(np.zeros((3, 2))), "_surrogate.SurrogateMove": inner_move, "_chain.Urns": urns,
     "_inclusion.InclusionMove": call(np.eye(2), np.zeros(2), np.zeros(2), np.array([1]), np.zeros(2), 1),
     "_minibatch.BlockTable": call(np.ones(4), np.array([0, 1, 1, 0]), 2),
     "_chain.Move": call(), "_proposal.Proposal": call(), "_slice.Sweep": call(1.0, 4),
@@ -310,7 +310,7 @@ def says_never_set_up(errors):
 # Set up whole by __new__, so that no subclass can forget it.
 WHOLE = {"_row_order.RowOrder", "_chain.Move", "_priors.JointPrior", "_proposal.Proposal", "_slice.Sweep",
          "_chain.Urns", "_inclusion.InclusionMove", "_minibatch.BlockTable", "_row_hamiltonian.RowMove",
-         "_surrogate.SurrogateMove"}
+         "_surrogate.GivenMove", "_surrogate.SurrogateMove"}
 # No method of its own; whoever takes one looks at its guard.
 NO_METHODS = {"_class_at.ClassAt", "_group_blocks.ClassBlocks", "_group_blocks.GroupBlocks", "_weighted.WeightedRace",
               "_xla_chain.Crew"}

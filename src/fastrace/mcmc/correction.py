@@ -383,7 +383,7 @@ def _raced(rng: np.random.Generator, own: Array, n: int, model: Model, carrier: 
 
 def _by_minibatches(rng: np.random.Generator, own: Array, n: int, kernel: SurrogateMetropolis) -> Steps:
     """The same, each decision by a minibatch."""
-    steps = kernel.decided(rng, own[:, :n])
+    steps = kernel._decided(rng, own[:, :n])
     place = np.maximum.accumulate(np.where(steps.accepted, np.arange(len(own)), 0))
     return replace(steps, draws=own[place])
 

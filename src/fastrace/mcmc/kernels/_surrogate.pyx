@@ -106,13 +106,15 @@ cdef class GivenMove(Move):
 
     def __cinit__(self, points):
         self._points = np.array(points, dtype=np.float64, order="C")
+        if self._points.ndim != 2:
+            raise ValueError(f"points have shape {np.shape(points)}; (n, n_seen) is needed")
         self.following, self.n_left = <double *>cnp.PyArray_DATA(self._points), self._points.shape[0]
 
     def __reduce__(self):
         raise TypeError("a GivenMove belongs to the chain that it was made for and is not saved")
 
     cdef int suits(self, Chain chain) except -1:
-        if self._points.ndim != 2 or self._points.shape[1] != chain.n_seen:
+        if self._points.shape[1] != chain.n_seen:
             raise ValueError(f"points have shape {np.shape(self._points)}; (n, {chain.n_seen}) is needed")
         return 0
 

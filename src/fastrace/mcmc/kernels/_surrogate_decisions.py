@@ -333,7 +333,7 @@ class DecidedByRows(OnSurrogate, Racing):
     def _weights(self) -> Array | None:
         return self.reference.weights
 
-    def decided(self, rng: np.random.Generator, points: Array) -> Steps:
+    def _decided(self, rng: np.random.Generator, points: Array) -> Steps:
         """An independence chain over draws of the surrogate, of what the rows see; the first is taken as it is."""
         chain, n = self._engine(GivenMove(points[1:])), len(points)
         draws = np.empty((n - 1, chain.dim))
