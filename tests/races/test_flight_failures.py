@@ -225,6 +225,26 @@ def test_a_late_answer_takes_back_that_its_call_failed(tmp_path):
     assert resumed.n_failed == 0 and len(calls) == 40 and resumed.cost == 40
 
 
+@pytest.mark.parametrize(("lines", "n_failed", "n_calls"), [
+    (["sent", "late"], 0, 1), (["sent", "reward"], 0, 1), (["sent", "failed", "late"], 0, 1),
+    (["sent", "unused"], 0, 1),
+    (["sent", "sent", "late"], 1, 2), (["sent", "failed", "sent", "late"], 1, 2), (["other", "sent", "late"], 1, 2),
+    (["sent", "late", "other"], 1, 2), (["sent", "failed", "late", "sent"], 1, 2), (["sent", "sent", "unused"], 1, 2),
+])
+def test_a_call_of_a_killed_race_is_charged_once_if_the_journal_has_its_answer(tmp_path, lines, n_failed, n_calls):
+    """Whether or not the answer is late: of a call that was sent, a line says so, and another what came of it."""
+    path, race = tmp_path / "race.jsonl", {"race": "LUCB", "n_arms": 2}
+    ends = {"sent": {"sent": True}, "late": {"reward": 1.0, "late": True}, "reward": {"reward": 1.0},
+            "unused": {"unused": True}, "failed": {"failed": "OSError"}, "other": {"failed": "OSError", "pull": 3}}
+    with Journal(path, race):
+        pass
+    with path.open("a") as file:
+        file.writelines(json.dumps({"pull": 0, "arm": 1, **ends[line]}) + "\n" for line in lines)
+    with Journal(path, race) as book:
+        assert book.failed == [0, n_failed] and book.n_calls == n_calls
+        assert book.n_lost == n_failed - ("other" in lines)
+
+
 def test_what_is_no_longer_wanted_is_not_sent_again():
     values = np.column_stack([np.zeros(3000), VALUES[:, [0, 2]]])
     order = fr.FiniteRace(3, 3000, support=(0, 1), rng=3).ask(500, pending=True)[1].tolist()

@@ -4,7 +4,8 @@ The first line says which race it is: its options and its seed. Each further lin
 where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward; of a
 `BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A call that failed
 has a line with the class of its error, "failed", in place of the reward. If its answer comes after all, the line of the
-reward says that it was "late", and the call counts once. Each call has a line "sent" before it is made, and one that
+reward says that it was "late", and the call counts once, also where no line
+says that it failed. Each call has a line "sent" before it is made, and one that
 was still under way as the race ended has a line "unused". So a call that was sent, and has no further line, was lost as
 the process ended. Where what a `LUCB` asks for depends on `max_pulls`, a line with that number stands before what was
 asked for with it. Journals of earlier versions have no lines of failed calls, or none of calls sent and of `max_pulls`.
@@ -153,7 +154,8 @@ class Journal:
     def _read(self, lines: list[bytes]) -> None:
         n_arms, unit = self.race["n_arms"], self.unit
         n_rows = self.race.get("n_rows", FARTHEST * (len(lines) + FIRST))
-        under_way: Counter[tuple[int, int]] = Counter()         # calls, by row or pull and arm
+        under_way: Counter[tuple[int, int]] = Counter()         # calls, by row or pull and arm; and those that failed
+        gave_none: Counter[tuple[int, int]] = Counter()
         for number, line in enumerate(lines, 2):
             try:
                 entry = json.loads(line)
@@ -178,12 +180,15 @@ class Journal:
             if sent:
                 under_way[row, arm] += 1
                 continue
-            if not late and under_way[row, arm] > 0:            # late: the call that failed has ended before
+            if late and gave_none[row, arm] > 0:                # the call has a line "failed", and is no more under way
+                gave_none[row, arm] -= 1
+                self.failed[arm] -= 1
+            elif under_way[row, arm] > 0:
                 under_way[row, arm] -= 1
             if unused or failed is not None:
                 (self.unused if unused else self.failed)[arm] += 1
+                gave_none[row, arm] += not unused
                 continue
-            self.failed[arm] -= late and self.failed[arm] > 0
             if arm not in self.rewards.setdefault(row, {}):
                 self.parts[-1][1].setdefault(row, {})[arm] = value
             before = self.rewards[row].setdefault(arm, value)
