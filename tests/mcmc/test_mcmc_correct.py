@@ -73,16 +73,33 @@ def of_classes():
     return mcmc.Softmax(X, (X @ [[3.0, 0.0, -1.0], [0.0, 2.0, 1.0]] + rng.gumbel(size=(300, 3))).argmax(axis=1), 3)
 
 
+def of_a_scale():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 2))
+    return mcmc.GLM(X, X @ [1.0, -1.0] + rng.normal(size=40), family="gaussian", prior_sd=2.0)
+
+
+def of_crossed_groups():
+    rng = np.random.default_rng(6)
+    X, codes = rng.normal(size=(400, 2)).astype(np.float32), rng.integers(0, 4, (2, 400))
+    y = rng.random(400) < special.expit(X @ [1.0, -1.0] - 2.0)
+    return mcmc.GLM(X, y, groups={"a": codes[0], "b": codes[1]}, prior_sd=2.0)
+
+
 @pytest.mark.parametrize("decision", ["poisson", "exact"])
-@pytest.mark.parametrize("make", [mostly_ones, of_groups, of_classes])
-def test_points_that_are_proposed_alike_are_visited_as_what_the_expansion_leaves_of_them_says(make, decision):
-    """An enumerable target: of a few points each is proposed as often."""
+@pytest.mark.parametrize("away", [0.0, 0.5])
+@pytest.mark.parametrize("make", [mostly_ones, of_groups, of_classes, of_a_scale, of_crossed_groups])
+def test_points_that_are_proposed_alike_are_visited_as_what_the_expansion_leaves_of_them_says(make, away, decision):
+    """An enumerable target: of a few points each is proposed as often. Expanded at the mode, or away from it."""
     model = make()
     compressed = mcmc.compress(model)
     n = model.n_seen
+    if away:
+        sds = np.sqrt(np.diagonal(np.linalg.inv(compressed.metric().to_dense())))
+        compressed = mcmc.compress(model, compressed.psi_hat + away * sds * np.resize([1.0, -1.0], n))
     root = np.linalg.cholesky(np.linalg.inv(compressed.metric().to_dense()))
     rng = np.random.default_rng(1)
-    points = compressed.psi_hat + 2.0 * rng.standard_normal((4, n)) @ root.T
+    points = compressed.psi_hat + (2.0 if n < 7 else 1.0) * rng.standard_normal((4, n)) @ root.T
     source, theta = model.engine(None)
     left = []
     for point in points:
@@ -117,6 +134,9 @@ def test_minibatches_read_few_rows_and_say_what_they_need():
     with pytest.raises(ValueError, match="decision is 'bernstein'"):
         mcmc.correct(draws, compressed, model, 1, decision="bernstein")
     no_bounds = mcmc.ARCH(np.random.default_rng(0).normal(size=300), 1)
+    rough = mcmc.GLM(np.ones((300, 1)), np.arange(300) % 2, log_prior=lambda theta: -abs(float(theta[0])))
+    with pytest.raises(ValueError, match="SurrogateMetropolis does, which does not take the model.*'race' and 'exact'"):
+        mcmc.correct(drawn(rough.reference(), (2, 50)), rough.reference(), rough, 1, decision="poisson")
     with pytest.raises(ValueError, match="gives no bound"):
         mcmc.correct(drawn(no_bounds.reference(), (2, 50)), no_bounds.reference(), no_bounds, 1, decision="poisson")
 

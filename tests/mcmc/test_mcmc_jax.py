@@ -24,8 +24,15 @@ BROKEN = (ValueError, jax.errors.JaxRuntimeError)  # the first where XLA runs be
 EXACT = 1e12  # a scan_advantage with which every race turns to a full pass at its first look
 
 
-def x64():
-    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64()
+def x64(on=True):
+    return jax.enable_x64(on) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(on)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def single_precision():
+    """JAX's default, which PyTensor changes for the whole process when it compiles by JAX."""
+    with x64(False):
+        yield
 
 
 def regression():

@@ -353,3 +353,18 @@ def test_nuts_of_pymc_without_rows_is_corrected_to_the_grid(curved):
     mean = weights @ grid
     sd = np.sqrt(weights @ np.square(grid - mean))
     assert (np.abs(trace.draws.mean(axis=(0, 1)) - mean) < 5.5 * sd / np.sqrt(trace.ess())).all()
+
+
+def test_minibatches_need_the_surrogate_in_whose_coordinates_they_decide():
+    """The kernel has the parameters of a PyMC model in an order of its own, which a `Reference` does not."""
+    x = RNG.normal(size=200)
+    with pm.Model() as model:
+        sd, slope = pm.HalfNormal("sd"), pm.Normal("slope")
+        pm.Normal("obs", slope * x, sd, observed=x + RNG.normal(size=200))
+    form = mcmc.from_pymc(model)
+    about = form.reference()
+    draws = about.center + RNG.standard_normal((2, 200, 2)) @ about.factor.T
+    with pytest.raises(ValueError, match=r"needs the surrogate of mcmc.compress\(model\).*a Reference came"):
+        mcmc.correct(draws, about, form, 1, decision="poisson")
+    found = [mcmc.correct(draws, mcmc.compress(form), form, 1, decision=decision) for decision in ("poisson", "exact")]
+    assert np.allclose(*(trace.draws.mean(axis=(0, 1)) for trace in found), atol=0.03)

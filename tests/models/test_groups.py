@@ -381,6 +381,13 @@ def test_numbers_of_64_bits_in_a_list_stay_groups_of_their_own(make, kind):
     assert [sorted(FAR)[code] for code in factor.codes] == codes
 
 
+@pytest.mark.parametrize("kind", [list, np.uint64])
+def test_groups_whose_numbers_all_lie_beyond_signed_ones(kind):
+    codes = [2**63 + 1, 2**63] * 20
+    factor = mcmc.GLM(np.ones((40, 1)), [0, 1] * 20, groups=codes if kind is list else np.array(codes, kind)).factors[0]
+    assert factor.levels == (str(2**63), str(2**63 + 1)) and factor.codes.tolist() == [1, 0] * 20
+
+
 def test_numbers_of_64_bits_beside_fractions_stay_groups_of_their_own_and_gaps_are_refused():
     X, y = np.ones((40, 1)), [0, 1] * 20
     assert mcmc.GLM(X, y, groups=[2**63, 2**63 + 1, 1.5, 2] * 10).factors[0].n_groups == 4

@@ -392,13 +392,14 @@ def _of_integers(values: NDArray[Any]) -> tuple[NDArray[np.int32], tuple[int, ..
     codes = np.empty(len(values), dtype=np.int32)
     for first in range(0, len(values), 1 << 20):
         part = slice(first, first + (1 << 20))
-        codes[part] = values[part].astype(np.int64) - low
+        some = values[part]
+        codes[part] = some - np.uint64(low) if some.dtype == np.uint64 else some.astype(np.int64) - low
         present[codes[part]] = True
     number = (np.cumsum(present) - 1).astype(np.int32)
     if not present.all():
         for first in range(0, len(values), 1 << 20):
             codes[first : first + (1 << 20)] = number[codes[first : first + (1 << 20)]]
-    return codes, tuple((np.flatnonzero(present) + low).tolist())
+    return codes, tuple(low + level for level in np.flatnonzero(present).tolist())
 
 
 def _crossed(

@@ -74,8 +74,9 @@ def correct(
         Source of randomness.
     decision : {"race", "poisson", "exact"}, default "race"
         Whether a draw is taken is decided by a race, wrong with probability `delta` at most; by a minibatch of a
-        Poisson number of rows, exactly; or by passes over all rows. Minibatches are those of `SurrogateMetropolis`:
-        the model must give bounds on third derivatives, as a `GLM` or `Softmax` does, and have a proper posterior.
+        Poisson number of rows, exactly; or by passes over all rows. Minibatches are those of `SurrogateMetropolis`,
+        which must take the model: one with bounds on third derivatives, as of a `GLM` or `Softmax`, a prior with
+        derivatives, and a proper posterior.
     delta : float, default 0.05
         As in `RacingMetropolis`, of races.
 
@@ -111,7 +112,8 @@ def correct(
     whatever else the sampler multiplied its density by. That the draws are of prior times expansion is not known, and a
     mistake in the sampler's density is not corrected. k is estimated from at most 400 draws and 4000 rows, with "exact"
     from all. A minibatch replaces the ratio by an estimate of it whose chain has the same
-    stationary distribution [2]_, so that a few more draws are refused than by all rows.
+    stationary distribution [2]_. It refuses more draws than all rows do: few more where there are few groups, and half
+    of them where there are hundreds.
 
     References
     ----------
@@ -151,7 +153,7 @@ def correct(
         if decision == "race":
             chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
         else:
-            kernel = SurrogateMetropolis(model, decision=decision, psi_hat=carrier.theta_hat)
+            kernel = _deciding(model, carrier, decision)
             chains = [_by_minibatches(gen, own, n, kernel) for own in array]
     chains = [replace(steps, draws=recorded(steps.draws)) for steps in chains]
     proposed = recorded(array)
@@ -381,6 +383,19 @@ def _raced(rng: np.random.Generator, own: Array, n: int, model: Model, carrier: 
     return Steps(own[place], rows, looks, place == np.arange(count), full, undecided)
 
 
+def _deciding(model: Model, carrier: Reference, decision: str) -> SurrogateMetropolis:
+    """The kernel whose decisions are taken, which expands where the surrogate does."""
+    try:
+        kernel = SurrogateMetropolis(model, decision=decision, psi_hat=carrier.theta_hat)
+    except ValueError as error:
+        raise ValueError(f"decision='poisson' decides as SurrogateMetropolis does, which does not take the model: "
+                         f"{error}. Here decision='race' and 'exact' take any prior") from error
+    if kernel.model is not model:       # in other coordinates, in another order
+        raise ValueError("decision='poisson' needs the surrogate of mcmc.compress(model), in the coordinates in which "
+                         "such a model is decided; a Reference came. With one, give decision='race' or 'exact'")
+    return kernel
+
+
 def _by_minibatches(rng: np.random.Generator, own: Array, n: int, kernel: SurrogateMetropolis) -> Steps:
     """The same, each decision by a minibatch."""
     steps = kernel._decided(rng, own[:, :n])
@@ -404,4 +419,6 @@ def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str
         out.append(f"the draws of the surrogate have {share:.2g} effective draws a draw: thin them by about "
                    f"{math.ceil(1.0 / share)}, since the chain takes them for independent")
     advice = f"the surrogate is far from the posterior there. {_EXPAND_AGAIN}, or run mcmc.sample"
+    if trace.kernel["decision"] == "poisson":
+        advice = f"minibatches refuse more than all rows do, which decision='exact' reads; or {advice}"
     return out + list(diagnosis(trace, None, False, least_accepted=_LEAST, refusal_advice=advice))
