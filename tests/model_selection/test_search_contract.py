@@ -229,6 +229,18 @@ def test_several_scores(search):
 
 
 @BOTH
+def test_rows_of_frames_in_different_orders_are_refused(search):
+    """scikit-learn matches them by position, without a word."""
+    pd = pytest.importorskip("pandas")
+    X_, y_ = pd.DataFrame(X).add_prefix("x"), pd.Series(Y)
+    fitted = search(GaussianNB(), GRID, cv=3).fit(X_.iloc[::-1], y_.iloc[::-1])
+    assert fitted.best_params_ == search(GaussianNB(), GRID, cv=3).fit(X[::-1], Y[::-1]).best_params_
+    with pytest.raises(ValueError, match="the pandas indexes of X and y differ: row 0 is 299 in the one and 0 in the"):
+        search(GaussianNB(), GRID, cv=3).fit(X_.iloc[::-1], y_)
+    search(GaussianNB(), GRID, cv=3).fit(X_.iloc[::-1].reset_index(drop=True), y_)
+
+
+@BOTH
 def test_grids(search):
     assert made(search, grid={}).fit(X, Y).best_params_ == {}
     for grid, wrong in (({"var_smoothing": 1.0}, TypeError), ({"var_smoothing": []}, ValueError),

@@ -97,7 +97,8 @@ class FiniteRace(InFlight):
         in order.
     outside : {"raise", "warn"}, default "raise"
         What to do with a reward outside `support`, -inf included: refuse it, or take it as it is and say in the result
-        that the promise is void. Where -inf is taken, as it is without a support, its arm leaves at once.
+        that the promise is void. Where -inf is taken, as it is without a support, its arm leaves at once. A pass over
+        all rows in order sums them and compares none with `support`: means are then those of the rewards as they are.
     proxy : array_like of shape (n_rows,) or (n_rows, n_arms), optional
         A cheap score of every row, such as a model's verdict beside a person's: one per arm, or one that all share.
         The race then needs fewer rewards, by the share that the scores explain of the differences between arms. They
@@ -555,7 +556,8 @@ def race(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a reward that is read is nan, +inf or outside `support`.
+        If an argument is out of range, or a reward that is read is nan, +inf or, but in a pass over all rows in order,
+        outside `support`.
     Exception
         What a function of rewards raises, and KeyboardInterrupt at Ctrl-C, unchanged; what was paid for goes with it
         (see Notes).

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state, get_tags, indexable
 
 from fastrace._base import _callers, _checks, _clock
 from fastrace._base._docs import filled
+from fastrace._base._frames import require_same_rows
 from fastrace.model_selection import _sklearn
 from fastrace.model_selection.searches._candidates import Candidates, fault, names_of, settings_of
 from fastrace.model_selection.searches._checkpoint import Checkpoint, Saved
@@ -163,6 +164,7 @@ class CandidateSearch(_sklearn.BaseSearchCV):
         scorers, metric = _sklearn.scorers_and_metric(self)
         for name, value in (("X", X), ("y", y)):
             _checks.unmasked(value, name)
+        require_same_rows(X=X, y=y)
         X, y = indexable(X, y)
         params = _sklearn.check_method_params(X, params=params)
         routed = _sklearn.routed_parameters(self, params)
