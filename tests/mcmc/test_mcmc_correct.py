@@ -296,6 +296,18 @@ def test_draws_of_another_width_are_warned_of(times):
         assert mcmc.correct(drawn(about, (2, 300)), surrogate, model, 1).warnings == ()
 
 
+@pytest.mark.parametrize("shift", [-1.0, 2.0])
+def test_draws_from_elsewhere_are_warned_of(shift):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(5000, 2))
+    model = mcmc.GLM(X, rng.random(5000) < special.expit(X @ [1.0, -1.0]), prior_sd=2.5, names=["base", "age"])
+    about = model.reference()
+    sds = np.linalg.norm(about.factor, axis=1)
+    for surrogate in (about, mcmc.compress(model)):
+        with pytest.warns(UserWarning, match="'(base|age)' lie (0.9|1|1.9|2)[0-9.]* standard deviations from the mean"):
+            mcmc.correct(drawn(about, (2, 300)) + shift * sds, surrogate, model, 1)
+
+
 # How often its races are wrong.
 
 

@@ -635,3 +635,14 @@ def test_draws_under_a_horseshoe_without_a_learned_slab_are_those_of_quadrature(
     draws = trace.draws[..., 0]
     error = draws.std() / np.sqrt(trace.ess()[0])
     assert abs(draws.mean() - truth) < 5.0 * error
+
+
+@pytest.mark.parametrize("prior", [mcmc.Normal(0.0, mcmc.HalfNormal(1.0)), mcmc.Laplace(0.0, mcmc.HalfNormal(1.0)),
+                                   mcmc.Horseshoe(expected_nonzero=1)])
+def test_a_scale_of_no_coefficient_is_not_learned(prior):
+    """Constant columns have a prior of their own, here all of them."""
+    y = np.arange(300) % 3 == 0
+    model = mcmc.GLM(np.ones((300, 1)), y, prior=prior)
+    assert model.names == ("x0",)
+    answer = mcmc.laplace(model, 400, rng=1)
+    assert abs(answer.mean[0] - np.log(0.5)) < 0.05

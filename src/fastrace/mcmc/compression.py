@@ -235,8 +235,8 @@ def compress(
     Warns
     -----
     UserWarning
-        If `chunks` are an iterator, or `psi_hat` came, and the expansion is farther from its mode than the posterior
-        reaches.
+        If `chunks` came, and are an iterator or have `psi_hat` beside them, and the expansion is farther from its mode
+        than the posterior reaches. Without chunks `Compressed.from_mode` says how far it is.
 
     Notes
     -----

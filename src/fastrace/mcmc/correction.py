@@ -37,6 +37,7 @@ _LEAST = 0.2            # share of proposals accepted
 _EXPAND_AGAIN = "Expand where these draws are, with mcmc.compress(model, psi_hat=trace), and sample that again"
 _FAR = 6.0              # standard deviations from the expansion, beyond which a scale is no logarithm
 _WIDER = 1.5            # times as wide as they should be, or as narrow, that draws are not by chance,
+_AWAY = 0.5             # standard deviations from where they should be, or so many,
 _FOR_WIDTHS = 400       # if there are so many
 _LARGE = 500            # parameters, and these are not too many to look
 _DRAWS = 400            # whose weights tell Pareto k where decisions are races
@@ -98,8 +99,9 @@ def correct(
     Warns
     -----
     UserWarning
-        If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws are much wider or narrower
-        than under the prior of the model, where that is normal; also in ``Trace.warnings``.
+        If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws lie elsewhere, or are much
+        wider or narrower, than under the prior of the model that was expanded, where that is normal; also in
+        ``Trace.warnings``.
 
     See Also
     --------
@@ -164,7 +166,7 @@ def correct(
                   parts=getattr(model, "parts", ()) if names else (),
                   shown_last=model._shown_last, variables=model._variables_of(names) if names else ())
     problems = _problems(trace, proposed, k, model)
-    problems += _width_problems(array, surrogate, model, problems)
+    problems += _density_problems(array, surrogate, model, problems)
     for words in problems:
         warnings.warn(words, stacklevel=_checks.users_level())
     return trace._told(warnings=tuple(problems))
@@ -321,35 +323,42 @@ def _check_columns(seen: Array, surrogate: Compressed | Reference, model: Model)
                          f"give draws as a dict by name")
 
 
-def _expected(surrogate: Compressed | Reference, model: Model) -> Array | None:
-    """Standard deviations of prior times expansion under the model's own prior; None if it is not normal, or large."""
+def _expected(surrogate: Compressed | Reference, model: Model) -> tuple[Array, Array] | None:
+    """Means and standard deviations of prior times expansion, with the prior that came with the expansion.
+
+    None if that is not normal, or large.
+    """
     if isinstance(surrogate, Reference):
         plain = model.joint_prior is None and model.log_prior is None
-        return np.linalg.norm(surrogate.factor, axis=1) if plain else None
+        return (surrogate.center, np.linalg.norm(surrogate.factor, axis=1)) if plain else None
     own = surrogate.prior
     mapped = model.own_surrogate is not None
     if mapped or own.n_hyper or not own.normal or surrogate._part is not None or surrogate.n_seen > _LARGE:
         return None
-    return np.sqrt(np.diagonal(np.linalg.inv(surrogate.metric().to_dense())))
+    return np.array(surrogate.mode), np.sqrt(np.diagonal(np.linalg.inv(surrogate.metric().to_dense())))
 
 
-def _width_problems(
+def _density_problems(
     proposed: Array, surrogate: Compressed | Reference, model: Model, others: Sequence[str]
 ) -> list[str]:
     """What says that the draws are of another density than prior times expansion, in words."""
     expected = None if others or proposed[..., 0].size < _FOR_WIDTHS else _expected(surrogate, model)
     if expected is None:
         return []
-    ratio = proposed[:, :, : len(expected)].std(axis=(0, 1)) / expected
+    mean, sd = expected
+    seen = proposed[:, :, : len(sd)]
+    ratio, away = seen.std(axis=(0, 1)) / sd, np.abs(seen.mean(axis=(0, 1)) - mean) / sd
     odd = np.maximum(ratio, 1.0 / ratio)
-    if not odd.max() > _WIDER:
+    if not (odd.max() > _WIDER or away.max() > _AWAY):
         return []
-    worst = int(odd.argmax())
+    wide = odd.max() > _WIDER
+    worst = int(odd.argmax() if wide else away.argmax())
     name = called(np.eye(len(odd))[worst], model.names)
-    return [f"the draws of {name} are {ratio[worst]:.2g} times as wide as prior times expansion, with the prior of the "
-            f"model. This is right if they were made with another prior. Otherwise the sampler had another density, "
-            f"such as one without a factor, and that is not corrected: compare its log density with "
-            f"Compressed.log_likelihood"]
+    what = (f"are {ratio[worst]:.2g} times as wide as" if wide else
+            f"lie {away[worst]:.2g} standard deviations from the mean of")
+    return [f"the draws of {name} {what} prior times expansion, with the prior of the model that was expanded. This is "
+            f"right if they were made with another prior. Otherwise the sampler had another density, such as one "
+            f"without a factor, and that is not corrected: compare its log density with Compressed.log_likelihood"]
 
 
 def _exactly(rng: np.random.Generator, own: Array, left: Array, n_rows: int) -> Steps:

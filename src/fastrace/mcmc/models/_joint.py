@@ -246,6 +246,8 @@ class _Builder:
 
     def assign(self, prior: Any, columns: Sequence[int], called: str) -> dict[int, Coefficient]:
         """The compiled coefficients of columns that share one prior."""
+        if not columns and isinstance(prior, (Normal, StudentT, Laplace, Horseshoe)):
+            return {}           # of no coefficient no scale is learned
         if isinstance(prior, Horseshoe):
             number = self._horseshoe(prior, columns, called)
             return dict.fromkeys(columns, ("normal", 0.0, 1.0, 0.0, number))
