@@ -198,3 +198,12 @@ def test_a_density_of_each_entry_is_refused_by_name():
         model.log_posteriors(np.ones((1, 3)))
     with pytest.raises(TypeError, match=r"returned None at theta of shape \(2,\)"):
         mcmc.LogDensity(lambda theta: None).evaluate(np.ones(2))
+
+
+def test_a_density_without_a_gradient_beyond_whose_edge_the_mode_lies_is_sampled_by_walks():
+    """As a function given as log_prior is: nobody chose the kernel that needs a gradient."""
+    x = RNG.normal(size=(200, 2))
+    y = RNG.random(200) < 1.0 / (1.0 + np.exp(x @ [0.5, -0.5]))
+    inside = mcmc.LogDensity(lambda theta: -0.5 * theta[1] ** 2 if theta[0] > 0.0 else -np.inf)
+    trace = mcmc.sample(mcmc.GLM(x, y, prior=inside), init=[[0.5, 0.5], [0.2, 0.3]], n_draws=500, n_chains=2, rng=1)
+    assert trace.kernel["kernel"] == "Metropolis" and (trace.draws[:, :, 0] > 0.0).all()

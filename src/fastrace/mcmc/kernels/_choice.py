@@ -22,7 +22,7 @@ from fastrace.mcmc.kernels.metropolis import Metropolis
 from fastrace.mcmc.kernels.poisson_metropolis import PoissonMinibatchMetropolis
 from fastrace.mcmc.kernels.racing_metropolis import RacingMetropolis
 from fastrace.mcmc.kernels.surrogate_metropolis import SurrogateMetropolis
-from fastrace.mcmc.models._modes import ImproperError, NoModeError, PrecisionError
+from fastrace.mcmc.models._modes import ImproperError, PrecisionError
 from fastrace.mcmc.models.base import Reference
 from fastrace.mcmc.models.model import Model
 from fastrace.mcmc.models.softmax import Softmax
@@ -60,11 +60,15 @@ def kernel_for(model: Model) -> tuple[RowKernel, str]:
         read = "" if form is model else f"the model is {form!r} with priors, as from_pymc(...).as_glm() gives it; "
         return _unless_bad(SurrogateMetropolis(form), read + "the prior has hyperparameters, which no row sees")
     if form.joint_prior is not None:
-        with contextlib.suppress(NoModeError):
+        try:
             surrogate = SurrogateMetropolis(form)
             if surrogate._stride:
                 why = "the rows say little of the learned scale, of which other kernels make no plain steps"
                 return _unless_bad(surrogate, why)
+        except ImproperError:
+            raise
+        except ValueError:      # no mode, or a density without the gradient that a surrogate follows
+            pass
     mapped = form.own_surrogate is not None
     if mapped and getattr(form, "is_hierarchy", False):
         return SurrogateMetropolis(form), "parameters stand behind what the rows see, as in a hierarchy"
