@@ -207,3 +207,15 @@ def test_a_density_without_a_gradient_beyond_whose_edge_the_mode_lies_is_sampled
     inside = mcmc.LogDensity(lambda theta: -0.5 * theta[1] ** 2 if theta[0] > 0.0 else -np.inf)
     trace = mcmc.sample(mcmc.GLM(x, y, prior=inside), init=[[0.5, 0.5], [0.2, 0.3]], n_draws=500, n_chains=2, rng=1)
     assert trace.kernel["kernel"] == "Metropolis" and (trace.draws[:, :, 0] > 0.0).all()
+
+
+def test_trajectories_whose_pilot_would_begin_beyond_an_edge_have_a_step_that_moves():
+    """No move of a pilot leaves a place of density 0, so that its step would shrink without end."""
+    x = RNG.normal(size=(200, 2))
+    y = RNG.random(200) < 1.0 / (1.0 + np.exp(x @ [0.5, -0.5]))
+    inside = mcmc.LogDensity(lambda theta: -0.5 * theta[1] ** 2 if theta[0] > 0.0 else -np.inf,
+                             lambda theta: np.array([0.0, -theta[1]]))
+    kernel = mcmc.SurrogateMetropolis(mcmc.GLM(x, y, prior=inside))
+    assert kernel.inner == "hmc" and kernel.describe()["step"] > 1e-3
+    trace = mcmc.sample(kernel, init=[[0.05, 0.5], [0.2, 0.3]], n_draws=200, n_tune=100, n_chains=2, rng=1)
+    assert (trace.draws[:, :, 0] > 0.0).all() and (trace.draws.std(axis=1) > 0.01).all()

@@ -114,6 +114,8 @@ def trajectories_of(
     root = np.ones(prior.dim)
     root[: prior.n_seen][moved] = np.minimum(sd[moved], 10.0)
     step = 0.1
+    if prior.given[4] and prior.value_of(theta) == -math.inf:   # no move leaves that, and each one would halve the step
+        return Trajectories(prior, step, LENGTHS[1], root, theta, True)
     rounds = [int(effort * count) for count in ROUNDS]
     for count, share in zip(rounds, SHARES, strict=False):
         inner = HamiltonianInner(surrogate, prior, step, LENGTHS[1], root)
