@@ -256,6 +256,7 @@ cdef class RowInner(HamiltonianInner):
     def take_up(self, kept):
         """What `kept` gave where a chain stands, maybe of another object; None: nothing is known of its point."""
         cdef cnp.ndarray own
+        guard_check_built(&self.guard, self)
         self.keeps = False
         if kept is None:
             return
