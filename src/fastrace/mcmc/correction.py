@@ -113,9 +113,9 @@ def correct(
     probability :math:`\min(1, \exp(R(\psi_t) - R(\psi)))` [1]_. The prior cancels, so that it may be any; so does
     whatever else the sampler multiplied its density by. That the draws are of prior times expansion is not known, and a
     mistake in the sampler's density is not corrected. k is estimated from at most 400 draws and 4000 rows, with "exact"
-    from all. A minibatch replaces the ratio by an estimate of it whose chain has the same
-    stationary distribution [2]_. It refuses more draws than all rows do: few more where there are few groups, and half
-    of them where there are hundreds.
+    from all. A minibatch replaces the ratio by an estimate of it whose chain has the same stationary distribution [2]_.
+    It refuses more draws than all rows do: few more where there are few groups, and half of them where there are
+    hundreds.
 
     References
     ----------
@@ -155,7 +155,7 @@ def correct(
         if decision == "race":
             chains = [_raced(gen, own, n, model, carrier, delta) for own in array]
         else:
-            kernel = _deciding(model, carrier, decision)
+            kernel = _deciding(model, carrier)
             chains = [_by_minibatches(gen, own, n, kernel) for own in array]
     chains = [replace(steps, draws=recorded(steps.draws)) for steps in chains]
     proposed = recorded(array)
@@ -349,9 +349,9 @@ def _density_problems(
     seen = proposed[:, :, : len(sd)]
     ratio, away = seen.std(axis=(0, 1)) / sd, np.abs(seen.mean(axis=(0, 1)) - mean) / sd
     odd = np.maximum(ratio, 1.0 / ratio)
-    if not (odd.max() > _WIDER or away.max() > _AWAY):
-        return []
     wide = odd.max() > _WIDER
+    if not (wide or away.max() > _AWAY):
+        return []
     worst = int(odd.argmax() if wide else away.argmax())
     name = called(np.eye(len(odd))[worst], model.names)
     what = (f"are {ratio[worst]:.2g} times as wide as" if wide else
@@ -392,10 +392,10 @@ def _raced(rng: np.random.Generator, own: Array, n: int, model: Model, carrier: 
     return Steps(own[place], rows, looks, place == np.arange(count), full, undecided)
 
 
-def _deciding(model: Model, carrier: Reference, decision: str) -> SurrogateMetropolis:
+def _deciding(model: Model, carrier: Reference) -> SurrogateMetropolis:
     """The kernel whose decisions are taken, which expands where the surrogate does."""
     try:
-        kernel = SurrogateMetropolis(model, decision=decision, psi_hat=carrier.theta_hat)
+        kernel = SurrogateMetropolis(model, decision="poisson", psi_hat=carrier.theta_hat)
     except ValueError as error:
         raise ValueError(f"decision='poisson' decides as SurrogateMetropolis does, which does not take the model: "
                          f"{error}. Here decision='race' and 'exact' take any prior") from error

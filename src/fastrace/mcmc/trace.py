@@ -484,7 +484,7 @@ class Trace(Result):
 
     @property
     def _has_trajectories(self) -> bool:
-        """Whether steps of the kernel are told divergent."""
+        """Whether the kernel can mark steps as divergent."""
         return self.kernel.get("kernel") == "HMC"
 
     def _notes(self) -> list[str]:

@@ -66,7 +66,7 @@ class Caller:
     """Makes the calls of requests: no more than `concurrency` threads, `timeout` seconds for each, none after `end`.
 
     Where there is a `pool`, the function is called in its threads. What waits for one is not called after `close`.
-    Right before a call is made, `send` is told its arm and row, in the thread of the call.
+    Right before a call is made, ``send(arm, row)`` is called in the same thread.
     """
 
     def __init__(self, evaluate: Evaluate, pool: ThreadPoolExecutor | None, concurrency: int, timeout: float | None,

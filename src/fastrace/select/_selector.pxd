@@ -107,6 +107,7 @@ cdef class Selector:
     # the frame's own
     cdef int _set_up(self) except -1
     cdef int _plan(self) except -1 nogil
+    cdef int64_t _made_of(self, Py_ssize_t arm) noexcept nogil
     cdef int64_t _of_each(self) noexcept nogil
     cdef void _ask_each(self, int64_t total) noexcept nogil
     cdef int _catch_up(self) except -1

@@ -192,6 +192,10 @@ cdef class Selector:
                 self.ask_for(i, self.first - self.pulls[i])
         return self.n_asked > 0
 
+    cdef int64_t _made_of(self, Py_ssize_t arm) noexcept nogil:
+        """Pulls of an arm, those whose reward was missing included."""
+        return self.pulls[arm] + (self.missed[arm] if self.missing == DROPPED else 0)
+
     cdef int64_t _of_each(self) noexcept nogil:
         """Pulls of each arm that the request at hand is for, those made included; 0 if arms differ."""
         cdef Py_ssize_t i, k
@@ -200,11 +204,11 @@ cdef class Selector:
         if self.ready or self.due or self.served >= self.n_asked:
             return 0
         i = self.asked[self.served]
-        each = self.owed[self.served] + self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+        each = self.owed[self.served] + self._made_of(i)
         for k in range(self.served, self.n_asked):
             left += <uint64_t>self.owed[k]
         for i in range(self.n_arms):
-            made = self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+            made = self._made_of(i)
             if made > each:
                 return 0
             left -= <uint64_t>(each - made)
@@ -218,7 +222,7 @@ cdef class Selector:
             share, more = total // self.n_arms, total % self.n_arms
         self.n_asked = self.served = 0
         for i in range(self.n_arms):
-            made = self.pulls[i] + (self.missed[i] if self.missing == DROPPED else 0)
+            made = self._made_of(i)
             if share + (i < more) > made:
                 self.ask_for(i, share + (i < more) - made)
         if total < 0:
