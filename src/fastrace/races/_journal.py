@@ -4,11 +4,12 @@ The first line says which race it is: its options and its seed. Each further lin
 where the answer is missing. Of a `LUCB`, which has no rows and draws nothing, it is an arm, a pull and a reward; of a
 `BettingRace`, an arm, a round and a reward. A line is in the file before the race takes its reward. A call that failed
 has a line with the class of its error, "failed", in place of the reward. If its answer comes after all, the line of the
-reward says that it was "late", and the call counts once, also where no line
-says that it failed. Each call has a line "sent" before it is made, and one that was still under way as the race ended
-has a line "unused". So a call that was sent, and has no further line, was lost as the process ended. Where what a `LUCB` asks for depends on `max_pulls`, a line with that number stands before what was
-asked for with it. Journals of earlier versions have no lines of failed calls, or none of calls sent and of `max_pulls`.
-A last line that was torn, because the process or the disk gave up in it, is cut off.
+reward says that it was "late", and the call counts once, also where no line says that it failed. Each call has a line
+"sent" before it is made, and one that was still under way as the race ended has a line "unused". So a call that was
+sent, and has no further line, was lost as the process ended. Where what a `LUCB` asks for depends on `max_pulls`, a
+line with that number stands before what was asked for with it. Journals of earlier versions have no lines of failed
+calls, or none of calls sent and of `max_pulls`. A last line that was torn, because the process or the disk gave up in
+it, is cut off.
 """
 
 from __future__ import annotations
