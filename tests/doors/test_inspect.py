@@ -232,6 +232,41 @@ def test_inspect_stops_evaluations_of_two_models_and_keeps_the_verdict_in_the_lo
         RacingEarlyStopping(reference.model_copy(update={"samples": None}))
 
 
+@solver
+def quick_if_right(right):
+    """Say yes where it is right, and be slow about what is wrong."""
+    async def solve(state, generate):
+        good = right[int(state.sample_id)]
+        await asyncio.sleep(0.0 if good else 0.002)
+        state.output = ModelOutput.from_content("quick", "yes" if good else "no")
+        return state
+
+    return solve
+
+
+def wrong_verdicts(n_runs, delta, shuffle, **options):
+    """Of evaluations by Inspect in which half of the samples are right, the first: those that find another share."""
+    wrong, right = 0, np.arange(40) < 20
+    for seed in range(n_runs):
+        manager = RacingEarlyStopping(0.5, delta=delta, **options)
+        task = Task([Sample("right?", target="yes", id=k) for k in range(40)], solver=quick_if_right(right),
+                    scorer=match(), early_stopping=manager)
+        log = inspect_ai.eval(task, "mockllm/quick", sample_shuffle=shuffle and seed, max_samples=10, display="none",
+                              log_dir="memory://logs", log_samples=False, log_realtime=False)[0]
+        assert log.status == "success"
+        wrong += manager.results[0]["verdict"] in ("better", "worse")
+    return wrong
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@few_or_many("n_runs", few=12, many=200)
+def test_a_verdict_in_inspect_is_seldom_wrong(n_runs):
+    """Those of samples in the given order, where the first ones are right, are wrong: the test can fail."""
+    assert_rate_at_most(wrong_verdicts(n_runs, 0.2, True), n_runs, 0.2)
+    with pytest.raises(AssertionError, match="promised 0.2"):
+        assert_rate_at_most(wrong_verdicts(12, 0.2, None, order="given"), 12, 0.2)
+
+
 def test_a_log_of_several_scorers_needs_a_name():
     def log(scores):
         return inspect_ai.log.EvalLog.model_construct(samples=[types.SimpleNamespace(id=1, scores=scores)])
