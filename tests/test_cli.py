@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -126,10 +127,16 @@ def test_a_file_without_numbers_is_refused(tmp_path, capsys):
         file = tmp_path / name
         file.write_text(content)
         for more in ((), ("--order", "given"), ("--column", "0"), ("--json",)):
-            assert say(capsys, "estimate", file, *more, "--quiet") == (2, "", f"fastrace: {file} holds no numbers\n")
+            assert say(capsys, "estimate", file, *more) == (2, "", f"fastrace: {file} holds no numbers\n")
     np.save(tmp_path / "empty.npy", np.zeros(0))
     status, out, err = say(capsys, "estimate", tmp_path / "empty.npy")
     assert (status, out) == (2, "") and "empty.npy holds no numbers" in err
+
+
+@pytest.mark.parametrize(("text", "more"), [("", ()), ("\n \n", ()), ("", ("--json",)), ("a\n", ("--column", "a"))])
+def test_standard_input_without_numbers_is_refused(capsys, monkeypatch, text, more):
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert say(capsys, "estimate", *more) == (2, "", "fastrace: standard input holds no numbers\n")
 
 
 def test_numbers_that_end_are_no_running_rule(tmp_path, capsys):
@@ -244,7 +251,7 @@ def test_columns_of_words_are_named(tmp_path, capsys):
     file.write_text("a,city\n1,Ulm\n2,Bonn\n", encoding="utf-8")
     status, _, err = say(capsys, "race", file)
     assert status == 2
-    assert "not numbers: city" in err and "--columns: a" in err
+    assert "not numbers: city" in err and "--columns, such as --columns a\n" in err
     assert say(capsys, "race", file, "--columns", "a")[0] == 0
 
 
@@ -340,6 +347,21 @@ def test_columns_with_a_comma_in_their_names_are_offered_by_number(tmp_path, cap
     pd.DataFrame(np.c_[np.arange(len(table)), table], columns=["id", "a,b", "c", "d"]).to_csv(file, index=False)
     status, _, err = say(capsys, "race", file)
     assert status == 2 and "--columns 1,c,d" in err
+
+
+@pytest.mark.parametrize("other", ["id", "city"])
+@pytest.mark.parametrize("names", [["first score", "b"], ["a,b", "it's $HOME"], ["-a", "b"], ["-a b", "c"],
+                                   ["a  b", "\tc"], ["a*", "b\u00a0c"]])
+def test_what_is_said_of_columns_can_be_pasted_into_a_shell(tmp_path, capsys, table, names, other):
+    pd = pytest.importorskip("pandas")
+    file, n = tmp_path / "t.csv", len(table)
+    made = {"id": np.arange(n), **({} if other == "id" else {"city": ["Ulm"] * n})}
+    pd.DataFrame(made | dict(zip(names, table.T[:2], strict=True))).to_csv(file, index=False)
+    status, _, err = say(capsys, "race", file)
+    assert status == 2 and repr(other)[1:-1] in err
+    pasted = shlex.split(err.partition("--columns, such as ")[2])
+    status, out, err = say(capsys, "race", file, *pasted, "--json")
+    assert status == 0 and json.loads(out)["names"] == [name.strip() for name in names], err
 
 
 @pytest.mark.parametrize("shape", ["(-4, 3)", "(-4, -3)", "(9999999999999999999999, 3)", "(True, 3)", "(1 << 62, 3)"])

@@ -120,6 +120,31 @@ def test_columns_may_be_separated_by_what_one_likes(tmp_path, capsys, table, sig
         assert status == 2 and "--delimiter is '::'; one character that separates columns, or tab, is needed" in err
 
 
+@pytest.mark.parametrize("text", ["a;b, in s;c\n1;2;3\n2;3;4\n", "a;b;c\n1,5;2;3\n2,5;3;4\n", "a;b\n1,5;2,5\n1,5;3\n",
+                                  '"a, b";b;c\n\n1;2;3\n2;3;4\n', "a;b;c;d, e\n1,5;2;3;4\n2;3;4;5\n"])
+def test_commas_in_names_or_numbers_do_not_hide_what_separates_the_columns(tmp_path, capsys, monkeypatch, text):
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    for command in (["race"], ["race", "--no-header"], ["estimate", "--column", "b"], ["estimate"],
+                    ["compare", "--arm", "a", "--reward", "b"], ["estimate", "--column", "b", "--order", "given"]):
+        status, out, err = say(capsys, command[0], file, *command[1:])
+        assert (status, out) == (2, "") and "say --delimiter ';'\n" in err, err
+    for column in "b", "1":
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        status, out, err = say(capsys, "estimate", "--column", column, "--quiet")
+        assert (status, out) == (2, "") and "say --delimiter ';'\n" in err, err
+
+
+def test_a_semicolon_in_names_or_words_is_allowed(tmp_path, capsys, table):
+    pd = pytest.importorskip("pandas")
+    file = tmp_path / "t.csv"
+    frame = pd.DataFrame(table[:, :2], columns=["a; in s", "b"]).assign(arm=["u;v", "x;y"] * (len(table) // 2))
+    frame.to_csv(file, index=False)
+    assert say(capsys, "race", file, "--columns", "a; in s,b")[0] == 0
+    assert say(capsys, "estimate", file, "--column", "b", "--support", 0, 2)[0] == 0
+    assert say(capsys, "compare", file, "--arm", "arm", "--reward", "b")[0] == 0
+
+
 WRITE = {
     "t.tsv": lambda frame, path: frame.to_csv(path, sep="\t", index=False),
     "t.txt": lambda frame, path: frame.to_csv(path, index=False),

@@ -147,7 +147,8 @@ def patient(
 def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
     """Give a function of a stream, and whether it is the last report: what is known, on one line, if `shown`.
 
-    Five times a second on a terminal, where the line is written over; every ten seconds elsewhere.
+    Five times a second on a terminal, where the line is written over; every ten seconds elsewhere. Nothing is said
+    before the first sample.
     """
     if not _checks.flag(shown, "progress"):
         yield lambda rule, last: None
@@ -163,7 +164,7 @@ def samples(shown: bool) -> Iterator[Callable[[Any, bool], None]]:
         if not last and calls < skip:           # the clock is not asked for every sample
             return
         now = time.monotonic()
-        if not last and now < due:
+        if not rule.n_samples or not last and now < due:
             skip = calls + (1 if due - now < 0.01 else 20)
             return
         due, skip = now + wait, calls + 20

@@ -7,6 +7,9 @@ import contextlib
 import csv
 import gzip
 import io
+import itertools
+import re
+import shlex
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -125,10 +128,13 @@ def load_table(
         column = table.iloc[:, [str(name) for name in table.columns].index(words[0])]
         bad = (pd.to_numeric(column, errors="coerce").isna() & column.notna()).to_numpy()
         row = int(bad.argmax())
+        others = [place for k, place in enumerate(chosen) if names[place] not in words and not _frames.index_like(
+            names[place], table.iloc[:_frames.RUNNING, k].to_numpy())]
         held = f" (its row {row}, counted from 0, holds {column.iloc[row]!r})" if bad.any() else ""
         raise ValueError(
-            f"{path} has columns that are not numbers: {some(words)}{held}; choose the others with --columns: "
-            f"{some([name for name in names if name not in words]) or 'there are none'}"
+            f"{path} has columns that are not numbers: {some(words)}{held}; "
+            + (f"choose others with --columns, such as {_asked_for(others, names)}" if others else
+               "there are no others")
         )
     if columns is None:
         _refuse_index(path, names, [table.iloc[:_frames.RUNNING, place].to_numpy() for place in range(table.shape[1])])
@@ -175,6 +181,8 @@ def load(
                 f"arms, is needed"
             )
         return table
+    if suffix in TEXTS:
+        refuse_other_sign(path, delimiter)
     try:
         import pandas as pd
     except ImportError as error:
@@ -221,6 +229,31 @@ def load(
     if not len(frame):
         raise ValueError(f"{path} has no rows under its header")
     return frame
+
+
+def sign_hint(text: str, delimiter: str) -> str:
+    """What to say besides of a text that holds another sign than the one between columns; nothing if it holds none."""
+    word = next((word for sign, word in OTHERS.items() if sign in text and sign not in (",", delimiter)), None)
+    return "" if word is None else f"; if {word} separates the columns, say --delimiter {word}"
+
+
+def refuse_other_sign(path: Path, delimiter: str) -> None:
+    """Refuse a text file whose first two lines show that something else than commas separates its columns.
+
+    They hold a sign equally often, and commas less often, as in names, or not equally often, as in decimal commas.
+    """
+    if delimiter != ",":
+        return
+    with text_of(path, "utf-8-sig", "surrogateescape") as lines:
+        two = list(itertools.islice((re.sub('"[^"]*"', "", line) for line in lines if line.strip()), 2))
+    if len(two) < 2:
+        return
+    commas = [line.count(",") for line in two]
+    for sign, word in OTHERS.items():
+        held = two[0].count(sign)
+        if sign != "," and 0 < held == two[1].count(sign) and (commas[0] != commas[1] or held > commas[0]):
+            raise ValueError(f"{path} has {held} {word} in each of its first two lines, as if that separated the "
+                             f"columns; commas must separate them, or say --delimiter {word}")
 
 
 def _in_words(first: str, frame: Any) -> bool:
@@ -348,11 +381,19 @@ def _refuse_index(path: Path, names: list[str], heads: list[Any]) -> None:
         why = _frames.index_like(name, head)
         if not why or len(names) < 2:
             continue
-        others = ",".join(str(place) if "," in other else other for place, other in enumerate(names) if other != name)
-        raise ValueError(
-            f"column {name!r} of {path} {why}, and is probably not an arm: choose the columns with --columns, such as "
-            f"--columns {others if len(others) <= 60 else len(names) - 1}"
-        )
+        others = [place for place, other in enumerate(names) if other != name]
+        others = [place for place in others if not _frames.index_like(names[place], heads[place])] or others
+        raise ValueError(f"column {name!r} of {path} {why}, and is probably not an arm: choose the columns with "
+                         f"--columns, such as {_asked_for(others, names)}")
+
+
+def _asked_for(chosen: list[int], names: list[str]) -> str:
+    """How to ask a shell for these columns, or for the last of too many: by number where a name would be misread."""
+    words = [names[place] if names.count(names[place]) == 1 and "," not in names[place] and names[place].isprintable()
+             and names[place] == " ".join(names[place].split()) != "" else str(place) for place in chosen]
+    said = ",".join(words)
+    said = shlex.quote(said if len(said) <= 60 else words[-1])
+    return f"--columns={said}" if said.startswith(("-", "'-")) else f"--columns {said}"
 
 
 def some(names: list[str]) -> str:

@@ -31,6 +31,8 @@ from fastrace._base._tables import (
     number_in,
     numbers_of_csv,
     places,
+    refuse_other_sign,
+    sign_hint,
     some,
     spells_number,
     text_of,
@@ -63,8 +65,8 @@ def run_estimate(options: argparse.Namespace) -> int:
         result, problem = _of_file(options, order), ""
     else:
         result, problem = _of_lines(options)
-    if options.file is not None and not result.n_samples and not problem:
-        problem = f"{options.file} holds no numbers"
+    if not result.n_samples and not problem:
+        problem = f"{options.file or 'standard input'} holds no numbers"
     if problem and not result.n_samples:
         print(f"fastrace: {problem}", file=sys.stderr)
         return 130 if problem == "interrupted" else 2
@@ -135,6 +137,7 @@ def _column_of(
         if values.dtype.kind not in "fiub":
             raise ValueError(f"column {names[place]!r} of {path} has dtype {values.dtype}; numbers are needed")
         return values, lambda row: f"row {row}, counted from 0, of {path}, column {names[place]!r},"
+    refuse_other_sign(path, delimiter)
     if column is None and kind_of(path) in (".csv", ".tsv", ".tab"):
         with _open(path) as lines:
             names = next(csv.reader(lines, delimiter=delimiter), [])
@@ -297,20 +300,21 @@ def _numbers(
                 place, width = names.index(column), len(names)
                 continue
             if place < 0:
-                raise ValueError(
-                    f"line {rows.line_num}{of}: no column is named {column!r}; there are {', '.join(names)}")
+                raise ValueError(f"line {rows.line_num}{of}: no column is named {column!r}; there are "
+                                 f"{', '.join(names)}{sign_hint(''.join(names), delimiter)}")
             if place < len(row) and (not spells_number(row[place]) if header is None else header):
                 width = len(names)
                 continue                        # a line of names
         if place >= len(row):
             raise ValueError(
                 f"line {rows.line_num}{of} has {counted(len(row), 'column')}; column {place}, counted from 0, is "
-                f"needed"
+                f"needed{sign_hint(''.join(row), delimiter)}"
             )
         if 0 < width < len(row):
             raise ValueError(
                 f"line {rows.line_num}{of} has {counted(len(row), 'cell')} and the first line names {width}, so that "
                 f"names and numbers do not match: name every column in the first line"
+                f"{sign_hint(''.join(row), delimiter)}"
             )
         yield rows.line_num, _number(f"line {rows.line_num}{part}", row[place].strip(), "")
 
@@ -326,6 +330,7 @@ def _number(place: str, text: str, delimiter: str) -> float:
         hint = "; choose a column with --column" if delimiter and delimiter in text else ""
         if not hint and delimiter and len(text.split()) > 1:
             hint = "; choose a column with --column, and say --delimiter ' ' if spaces separate them"
+        hint = hint or sign_hint(text, delimiter)
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise ValueError(f"{place} is {shown!r}; a number is needed{hint}") from None
 
