@@ -10,7 +10,7 @@ from scipy import special
 
 from chains import mostly_ones
 from fastrace import mcmc
-from fastrace.mcmc import bias
+from fastrace.mcmc import bias, correction
 from fastrace.races.acceptance import AcceptTest
 from guarantee import assert_rate_at_most
 
@@ -306,6 +306,103 @@ def test_draws_from_elsewhere_are_warned_of(shift):
     for surrogate in (about, mcmc.compress(model)):
         with pytest.warns(UserWarning, match="'(base|age)' lie (0.9|1|1.9|2)[0-9.]* standard deviations from the mean"):
             mcmc.correct(drawn(about, (2, 300)) + shift * sds, surrogate, model, 1)
+
+
+def test_a_reference_or_a_prior_that_is_not_the_models_is_told():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(5000, 2))
+    y = rng.random(5000) < special.expit(X @ [1.0, -1.0])
+    model = mcmc.GLM(X, y, prior_sd=2.5, names=["base", "age"])
+    about = model.reference()
+    half = mcmc.GLM(X[:2500], y[:2500], prior_sd=2.5).reference()
+    with pytest.warns(UserWarning, match="the Reference is not that of the model: at its theta_hat.*model.reference"):
+        mcmc.correct(drawn(half, (2, 300)), half, model, 1)
+    compressed = mcmc.compress(model)
+    other = mcmc.GLM(X, y, prior_sd=0.05)
+    with pytest.warns(UserWarning, match="has another prior than the model, and decisions read no prior"):
+        trace = mcmc.correct(drawn(about, (2, 300)), compressed, other, 1)
+    assert trace.warnings[0].startswith("the Compressed has another prior")
+    opaque = mcmc.GLM(X, y, log_prior=lambda theta: -np.abs(theta).sum())
+    with pytest.warns(UserWarning, match="has another prior than the model"):
+        mcmc.correct(drawn(about, (2, 300)), compressed, opaque, 1)
+    same = mcmc.GLM(X.copy(), y.copy(), prior_sd=2.5)
+    for surrogate in (about, compressed):
+        assert mcmc.correct(drawn(about, (2, 300)), surrogate, same, 1).warnings == ()
+
+
+class Cut:
+    """A bar that is cut short once so many draws of all chains are decided."""
+
+    def __init__(self, at, error):
+        self.at, self.error = at, error
+
+    def __call__(self, title, total, shown):
+        assert (title, total, shown) == ("deciding on draws", 400, False)
+        return self
+
+    def __enter__(self):
+        return self.show
+
+    def __exit__(self, *_):
+        return None
+
+    def show(self, done):
+        if done >= self.at:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("of a user's own")])
+@pytest.mark.parametrize("decision", ["race", "poisson", "exact"])
+def test_what_is_decided_is_not_lost(monkeypatch, decision, error):
+    model = mostly_ones(2000, names=["base", "age"])
+    compressed, about = mcmc.compress(model), model.reference()
+    draws = drawn(about, (2, 200))
+    whole = mcmc.correct(draws, compressed, model, 1, decision=decision)
+    monkeypatch.setattr(correction, "meter", Cut(2 * 96, error))
+    with pytest.raises(type(error)) as caught:
+        mcmc.correct(draws, compressed, model, 1, decision=decision)
+    assert caught.value is error and "error.trace has them, 96 draws of each chain" in error.__notes__[-1]
+    np.testing.assert_array_equal(error.trace.draws, whole.draws[:, :96])
+    np.testing.assert_array_equal(error.trace.rows, whole.rows[:, :96])
+    assert error.trace.names == ("base", "age") and error.trace.kernel["decision"] == decision
+    error.__notes__.clear()
+
+
+def test_an_interrupt_amid_the_chains_and_a_warning_that_is_an_error_lose_nothing(monkeypatch):
+    model = mostly_ones(2000)
+    about = model.reference()
+    draws = drawn(about, (3, 100))
+    whole = mcmc.correct(draws, about, model, 1)
+    calls, decide = [], AcceptTest.decide
+
+    class Interrupted(AcceptTest):
+        def decide(self, threshold):
+            calls.append(threshold)
+            if len(calls) == 3 * 31 + 2 * 32 + 1:       # in the third chain's second slice
+                raise KeyboardInterrupt
+            return decide(self, threshold)
+
+    with monkeypatch.context() as context:
+        context.setattr(correction, "AcceptTest", Interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            mcmc.correct(draws, about, model, 1)
+    found = caught.value.trace
+    assert [len(chain) for chain in found.chains] == [64, 64, 32] and found.n_draws == 32
+    np.testing.assert_array_equal(found.draws, whole.draws[:, :32])
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="standard deviations from the mean") as caught:
+        warnings.simplefilter("error")
+        mcmc.correct(drawn(about, (3, 200)) + 2.0 * about.factor[0, 0], about, model, 1, decision="exact")
+    assert caught.value.trace.n_draws == 200
+
+
+def test_progress_of_a_correction_is_shown(capsys):
+    pytest.importorskip("rich")
+    model = mostly_ones(500)
+    about = model.reference()
+    mcmc.correct(drawn(about, (2, 50)), about, model, 1, progress=True)
+    assert "deciding on draws 100/100" in capsys.readouterr().err
+    with pytest.raises(TypeError, match="progress"):
+        mcmc.correct(drawn(about, (2, 50)), about, model, 1, progress="yes")
 
 
 # How often its races are wrong.

@@ -7,6 +7,7 @@ from typing import Any
 
 NOTE = ("fastrace: nothing paid for is lost. This exception has the {what} as it stands: error.{what}.result() is what "
         "is known, and {on}")
+KEPT = "fastrace: the draws made so far are not lost: error.{what} has them, {on}"
 WITH_ANSWER = "; error.answer is all that the function gave"
 
 

@@ -18,6 +18,7 @@ from fastrace.mcmc.kernels._nested_normal import NormalInner
 from fastrace.mcmc.kernels._surrogate_moves import MOST_BY_SLICES, marginal_of
 from fastrace.mcmc.models._modes import find_mode, normal_density
 from fastrace.mcmc.models.model import GLM, Model, Reference
+from fastrace.sources import Source
 
 __all__ = ["fit_problems", "mode_words", "other_mode", "residual_k", "residuals", "surrogate_k", "tail"]
 
@@ -111,16 +112,20 @@ def tail(model: Model, reference: Reference, points: Array, beside: Array | floa
     return k
 
 
-def residuals(model: Model, reference: Reference, points: Array, count: int | None = _TERMS) -> Array:
+def residuals(
+    model: Model, reference: Reference, points: Array, count: int | None = _TERMS,
+    engine: tuple[Source, Array] | None = None,
+) -> Array:
     """What an expansion leaves of the log-likelihood at points of shape (k, n_seen).
 
-    Estimated from `count` random rows, the same for all points; None takes all.
+    Estimated from `count` random rows, the same for all points; None takes all. An `engine` of the model saves making
+    one.
     """
     n = model.n_rows
     rows = None
     if count is not None and n > count:
         rows = np.sort(np.random.default_rng(0).choice(n, count, replace=False)).astype(np.int64)
-    source, theta = model.engine(reference)
+    source, theta = engine or model.engine(reference)
     out = np.empty(len(points))
     for first in range(0, len(points), 2):
         some = points[first : first + 2]

@@ -47,6 +47,7 @@ Array = NDArray[np.float64]
 
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _PASSES = 6  # over chunks, at most
+_FAR = 6.0  # standard deviations beyond the bulk, as of chains: draws of long tails say points that are far
 _MOST_LED = 12  # times that parts of the prior which Newton's steps leave out lead to a point farther on
 _NEAR = 0.1  # share of the posterior's reach within which the last of these points is
 _SIZES = 1.0, 0.5, 0.25, 0.125, 0.0625  # of the step there, until the posterior is higher
@@ -236,7 +237,8 @@ def compress(
     -----
     UserWarning
         If `chunks` came, and are an iterator or have `psi_hat` beside them, and the expansion is farther from its mode
-        than the posterior reaches. Without chunks `Compressed.from_mode` says how far it is.
+        than the posterior reaches, sqrt(n_seen) standard deviations; of the rows of a model, if `psi_hat` came and is
+        farther by 6 more.
 
     Notes
     -----
@@ -308,7 +310,10 @@ def compress(
         return _of_chunks(model, prior, psi_hat, chunks)
     if psi_hat is not None:
         point = _given_point(model, prior.n_seen, (model.names or ())[: prior.n_seen], psi_hat)
-        return _expanded_at(model, prior, point, expansion_of(model, point))
+        out = _expanded_at(model, prior, point, expansion_of(model, point))
+        _tell_how_far(out, math.sqrt(prior.n_seen) + _FAR, "psi_hat is", "compress(model, "
+                      "psi_hat=compressed.mode) goes on from there, and compress(model) finds a point itself")
+        return out
     if prior.n_hyper == 0 and not prior.given[2]:
         try:
             point = np.array(model.reference().theta_hat)
@@ -438,12 +443,17 @@ def _of_chunks(model: Model, prior: JointPrior, psi_hat: Any, chunks: Any) -> Co
         if out.from_mode <= reach or rows.once or psi_hat is not None:
             break
         point = np.array(out.mode)
-    if out.from_mode > reach:
-        again = "compress(model, psi_hat=compressed, chunks=...), with the chunks once more, goes on from there"
-        warnings.warn(f"the chunks were expanded {out.from_mode:.3g} posterior standard deviations from the mode of "
-                      f"the expansion, and up to {reach:.3g} are expected of a point in the posterior's bulk: {again}",
-                      stacklevel=_checks.users_level())
+    _tell_how_far(out, reach, "the chunks were expanded",
+                  "compress(model, psi_hat=compressed, chunks=...), with the chunks once more, goes on from there")
     return out
+
+
+def _tell_how_far(made: Compressed, reach: float, what: str, again: str) -> None:
+    """Warn of a point that is no point of the posterior's bulk."""
+    if made.from_mode > reach:
+        warnings.warn(f"{what} {made.from_mode:.3g} posterior standard deviations from the mode of the expansion, and "
+                      f"up to {reach:.3g} are expected of a point in the posterior's bulk: {again}",
+                      stacklevel=_checks.users_level())
 
 
 def _near_mode(model: Model, prior: JointPrior) -> tuple[Array, Scales, float]:
@@ -565,15 +575,18 @@ def require_of(compressed: Compressed, model: Model, with_prior: bool = True) ->
         raise ValueError(f"{compressed!r} came for a model of {counted(sizes[1][0], 'row')} and "
                          f"{counted(sizes[1][1], 'parameter')} that these see; compress(model) of this very model is "
                          f"needed")
-    if with_prior:
-        own, other = compressed.prior.given, prior_of(model).given
-        parts = [part and (part.precision.tolist(), part.shift.tolist())
-                 for part in (compressed._part, model.prior_part)]
-        if own[:4] != other[:4] or [p for _, p in own[4]] != [p for _, p in other[4]] or parts[0] != parts[1]:
-            raise ValueError("the Compressed has another prior than the model; compress(model) of this very model is "
-                             "needed")
+    if with_prior and not has_prior_of(compressed, model):
+        raise ValueError("the Compressed has another prior than the model; compress(model) of this very model is "
+                         "needed")
     value, slope, curvature = expansion_of(model, np.array(compressed.psi_hat))
     _require_same(compressed, value, slope, curvature.diagonal())
+
+
+def has_prior_of(compressed: Compressed, model: Model) -> bool:
+    """Whether an expansion has the prior of a model, as far as numbers say."""
+    own, other = compressed.prior.given, prior_of(model).given
+    parts = [part and (part.precision.tolist(), part.shift.tolist()) for part in (compressed._part, model.prior_part)]
+    return own[:4] == other[:4] and [p for _, p in own[4]] == [p for _, p in other[4]] and parts[0] == parts[1]
 
 
 def require_of_map(compressed: Compressed, model: Any) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fastrace._base import _checks, _files, _frames
 from fastrace._base._arguments import names_meant
 from fastrace._base._blas import one_blas_thread, words_on_threads
-from fastrace._base._handed import handed_over
+from fastrace._base._handed import KEPT, handed_over
 from fastrace._base._progress import meter, phase
 from fastrace._base._words import counted
 from fastrace.mcmc._checkpoints import ChainRun, Checkpoint
@@ -47,7 +47,6 @@ SLICE = 0.1  # seconds between two looks at the clock, the callback and the chec
 _CHAINS = 4
 _LEAST = 100  # draws a chain, from which on what they miss is looked for
 FIRST = 32  # steps before the first of them
-_KEPT = "fastrace: the draws made so far are not lost: error.{what} has them, {on}"
 Callback = Callable[[int, Steps], object]
 
 
@@ -557,7 +556,7 @@ class _Work:
             count = counted(few, "draw") if few == many else f"{few} to {counted(many, 'draw')}"
             on = (f"{count} of each chain. mcmc.sample(..., init=error.trace), with the same kernel or model, goes on "
                   f"from there, without more tuning")
-            handed_over(error, "trace", trace, on, many > 0, _KEPT)
+            handed_over(error, "trace", trace, on, many > 0, KEPT)
         self.handed = error
 
     def trace(self) -> Trace:

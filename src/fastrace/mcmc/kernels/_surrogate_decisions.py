@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -333,14 +333,20 @@ class DecidedByRows(OnSurrogate, Racing):
     def _weights(self) -> Array | None:
         return self.reference.weights
 
-    def _decided(self, rng: np.random.Generator, points: Array) -> Steps:
-        """An independence chain over draws of the surrogate, of what the rows see; the first is taken as it is."""
-        chain, n = self._engine(GivenMove(points[1:])), len(points)
-        draws = np.empty((n - 1, chain.dim))
-        rows, looks, flags = np.zeros(n, np.int64), np.zeros(n, np.int32), np.ones(n, np.uint8)
+    def _decided(self, rng: np.random.Generator, points: Array, size: int) -> Iterator[Steps]:
+        """An independence chain over draws of the surrogate, of what the rows see, in slices of so many draws.
+
+        The first draw is taken as it is.
+        """
+        chain, n, dim = self._engine(GivenMove(points[1:])), len(points), points.shape[1]
         chain.load(np.concatenate([points[0], np.zeros(chain.n_hyper)]), np.empty(0), None)
-        chain.run(rng, draws, rows[1:], looks[1:], flags[1:])
-        return from_flags(np.concatenate([points[:1], draws[:, : points.shape[1]]]), rows, looks, flags)
+        for first in range(0, n, size):
+            m, given = min(size, n - first), int(first == 0)
+            draws = np.empty((m, chain.dim))
+            draws[:given, :dim] = points[:given]
+            rows, looks, flags = np.zeros(m, np.int64), np.zeros(m, np.int32), np.ones(m, np.uint8)
+            chain.run(rng, draws[given:], rows[given:], looks[given:], flags[given:])
+            yield from_flags(draws[:, :dim], rows, looks, flags)
 
     # Engines.
 

@@ -353,13 +353,17 @@ class Model:
             hat = _frames.floats_in_order(theta_hat, self.names, "theta_hat")
         if hat.shape != (self.dim,) or not np.isfinite(hat).all():
             raise ValueError(f"theta_hat has shape {hat.shape}; {self.dim} finite parameters are needed")
-        _, slope, curvature = self._with_part(hat, *self._expand(hat))
-        mean, precision = self._normal_prior(hat)
-        slope, curvature = slope - precision * (hat - mean), curvature - np.diag(precision)
-        center, factor = normal_density(hat, slope, curvature, self._moved, self._more_prior, self.names)
+        center, factor = self._normal_at(hat)
         weights, radius, rounding, *shells = self._bounds(hat, factor)
         return Reference(hat, center, factor, weights, radius, rounding=rounding, shells=tuple(shells),
                          with_prior=self.joint_prior is not None)
+
+    def _normal_at(self, hat: Array) -> tuple[Array, Array]:
+        """Mean and Cholesky factor of the normal density of a `Reference` that expands at a point."""
+        _, slope, curvature = self._with_part(hat, *self._expand(hat))
+        mean, precision = self._normal_prior(hat)
+        slope, curvature = slope - precision * (hat - mean), curvature - np.diag(precision)
+        return normal_density(hat, slope, curvature, self._moved, self._more_prior, self.names)
 
     def log_prior_beside(self, reference: Reference | None) -> LogPrior | None:
         """What the normal density of a reference leaves of the log prior: `log_prior` unless it is expanded too.
