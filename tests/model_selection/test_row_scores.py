@@ -533,3 +533,25 @@ def test_labels_that_numpy_would_make_one_are_refused():
     with pytest.raises(ValueError, match=rf"y_pred\['a'\] holds {2**63 + 1}, which no float64 holds"):
         race_predictions(np.array(y, dtype=object), {"a": [*y[:-1], -1], "b": wrong}, rng=1)
     assert race_predictions(np.array(y, dtype=object), [right, wrong], rng=1).best == 0
+
+
+def test_labels_that_numpy_would_round_are_refused_at_every_door():
+    """Whole numbers beyond 2**53 beside floats: two classes would be one, and wrong predictions right."""
+    first = 2**53
+    y = np.array([first, first + 1] * 100)
+    some, all_ = np.full(200, float(first)), y.copy()
+    rows = [[float(one), int(other)] for one, other in zip(some, y, strict=True)]
+    for y_true, y_pred, whose in (
+        (y, rows, "y_pred"),
+        (y, lambda arms, rows_: [[rows[i][k] for k in arms] for i in rows_], "what y_pred returned"),
+        (y, [some, all_], r"y_pred\[1\]"), (y, [all_, all_.astype(np.uint64)], r"y_pred\[[01]\]"),
+        (y, [some, some], "y_true"), (y, lambda arms, rows_: np.c_[some, some][np.ix_(rows_, arms)], "y_true"),
+        (some, np.c_[y, y], "y_pred"),
+    ):
+        n_candidates = 2 if callable(y_pred) else None
+        with pytest.raises(ValueError, match=rf"^{whose} holds {first + 1}, which no float64 holds"):
+            race_predictions(y_true, y_pred, n_candidates=n_candidates, rng=1)
+    with pytest.raises(ValueError, match=f"^labels holds {first + 1}, which no float64 holds"):
+        race_predictions(y, np.full((200, 2, 3), 1 / 3), "neg_log_loss", labels=[first, first + 1, 0.5], rng=1)
+    held = 2 * y - first                                                # by floats, too
+    assert race_predictions(held, [some, held.astype(float)], rng=1).best == 1

@@ -52,7 +52,8 @@ def _sort_of(values: NDArray[Any]) -> str:
 def check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> None:
     """Refuse predictions that can equal no class: strings for numbers, and probabilities.
 
-    `fractions` are the classes that are numbers but not integers.
+    Also whole numbers that NumPy would round to compare them with floats. `fractions` are the classes that are numbers
+    but not integers.
     """
     mine, theirs = _sort_of(y), _sort_of(p)
     if mine and theirs and mine != theirs:
@@ -60,6 +61,10 @@ def check_labels(y: NDArray[Any], p: NDArray[Any], fractions: NDArray[Any]) -> N
             f"y_true holds {mine}, such as {np.asarray(y.flat[0]).item()!r}, and the predictions hold {theirs}, such "
             f"as {np.asarray(p.flat[0]).item()!r}: none can be right; give both the same kind of labels"
         )
+    if p.dtype.kind == "f":
+        _checks.exact(y, "y_true")
+    if y.dtype.kind == "f":
+        _checks.exact(p, "y_pred")
     if theirs == NUMBERS and p.dtype.kind in "fO":
         values = _as_floats(p)
         odd = np.isfinite(values) & (values != np.floor(values)) & ~np.isin(values, fractions)

@@ -291,6 +291,7 @@ def _classes(y: NDArray[Any], labels: ArrayLike | None) -> tuple[NDArray[Any], N
     if labels is None:
         return found, None
     given = _checks.as_array(labels, "labels")
+    _checks.refuse_rounded(labels, given, "labels")
     classes, columns = np.unique(given, return_index=True)
     if given.ndim != 1 or classes.size < given.size:
         raise ValueError(f"labels is {_checks.shown(labels)}; different classes, one per column of probabilities, are "
@@ -330,6 +331,7 @@ def _reader(
             given = _frames.answer_of(y_pred, names(), arms, rows)
             _checks.at_once(given, "y_pred")
             block = _checks.as_array(given, "what y_pred returned")
+            _checks.refuse_rounded(given, block, "what y_pred returned")
             if block.ndim < 2 or block.shape[:2] != (len(rows), len(arms)):
                 raise ValueError(
                     f"y_pred returned shape {block.shape}; ({len(rows)}, {len(arms)}, ...), rows by candidates, is "
@@ -355,8 +357,18 @@ def _reader(
                 return np.stack([columns[i][rows] for i in arms], axis=1).astype(kind, copy=False)
 
             return stacked, len(columns), _held(columns, 2)
-        return lambda arms, rows: np.stack([columns[i][rows] for i in arms], axis=1), len(columns), None
+
+        def of_labels(arms: Any, rows: Any) -> Any:
+            parts = [columns[i][rows] for i in arms]
+            block = np.stack(parts, axis=1)
+            for i, part in zip(arms, parts, strict=True):
+                if block.dtype.kind == "f":
+                    _checks.exact(part, f"y_pred[{i}]")
+            return block
+
+        return of_labels, len(columns), None
     table = y_pred if isinstance(y_pred, np.ndarray) else _checks.as_array(y_pred, "y_pred")
+    _checks.refuse_rounded(y_pred, table, "y_pred")
     if table.ndim not in (2, 3) or table.shape[0] != n_rows or table.shape[1] == 0:
         raise ValueError(
             f"y_pred has shape {table.shape}; ({n_rows}, n_candidates), or with a last axis of classes, is needed"
