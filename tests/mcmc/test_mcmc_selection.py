@@ -564,6 +564,16 @@ def test_bad_arguments(wrong, words):
         mcmc.VariableSelection(logistic(100, [0.5, 0.0, 0.2]), **wrong)
 
 
+@pytest.mark.parametrize(("prior", "words"), [
+    (True, "prior is True; .*are named in always="), ([0.5, True, 0.5], r"prior is \[0.5, True, 0.5\]; numbers"),
+    (np.ones(3, bool), "prior is array.*numbers"), ({"x0": 0.5, "x1": 0.5, "x2": np.True_}, "prior is {'x0'.*numbers"),
+    (lambda k: k < 2, r"prior returned \[True, True, False, False\] .* -inf for impossible ones"),
+])
+def test_truth_values_are_no_probabilities(prior, words):
+    with pytest.raises(TypeError, match=words):
+        mcmc.VariableSelection(logistic(100, [0.5, 0.0, 0.2]), prior)
+
+
 def test_inclusion_is_of_draws_of_the_kernel():
     kernel = mcmc.VariableSelection(logistic(100, [0.5, 0.0]))
     with pytest.raises(TypeError, match="trace is None; the Trace"):

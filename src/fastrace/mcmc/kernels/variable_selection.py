@@ -542,6 +542,8 @@ def _by_name(model: Model, prior: Mapping[Any, Any], held: NDArray[np.bool_]) ->
 def _shares(model: Model, prior: Prior, held: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
     """Probability of each parameter to be in the model, and which are in whatever it is."""
     held = held.copy()
+    _refuse_truths(list(prior.values()) if isinstance(prior, Mapping) else prior, f"prior is {_checks.shown(prior)}",
+                   "coefficients that are always in the model are named in always=")
     if callable(prior) or isinstance(prior, Beta):
         held[_intercepts(model)] = True
         return np.ones(model.n_seen), held
@@ -566,6 +568,13 @@ def _shares(model: Model, prior: Prior, held: NDArray[np.bool_]) -> tuple[Array,
     return share, held | (share == 1.0)
 
 
+def _refuse_truths(values: Any, said: str, advice: str) -> None:
+    """Refuse truth values among probabilities or their logarithms, as those of prior_mean and prior_sd are."""
+    kinds = {type(value) for value in values} if isinstance(values, (list, tuple)) else {type(values)}
+    if getattr(getattr(values, "dtype", None), "kind", "") == "b" or kinds & {bool, np.bool_}:
+        raise TypeError(f"{said}; numbers are needed, and a truth value would be read as 1 or 0: {advice}")
+
+
 def _odds(
     model: Model, prior: Prior, always: ArrayLike | Sequence[str] | str | None
 ) -> tuple[Array, NDArray[np.int64], Array]:
@@ -585,7 +594,10 @@ def _odds(
     if isinstance(prior, Beta):
         counts = betaln(prior.a + sizes, prior.b + len(free) - sizes) - betaln(prior.a, prior.b)
     elif callable(prior):
-        counts = np.array([_checks.real(prior(k), f"prior({k})") for k in sizes.tolist()])
+        found = [prior(k) for k in sizes.tolist()]
+        _refuse_truths(found, f"prior returned {_checks.shown(found)} for sizes 0 to {len(free)}",
+                       "return 0.0 for sizes that are equally likely, and -inf for impossible ones")
+        counts = np.array([_checks.real(value, f"prior({k})") for k, value in enumerate(found)])
         if (np.isnan(counts) | (counts == math.inf)).any():
             odd = counts[np.isnan(counts) | (counts == math.inf)][0]
             raise ValueError(f"prior returned {odd} for a number of coefficients; finite log priors are needed, or "
