@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -75,6 +76,22 @@ def test_new_frames_are_read_as_the_rows_of_the_model_were(frame, formula, famil
     np.testing.assert_array_equal(again.predict(trace, new), means)
     one = model.predict(trace, new.iloc[3:4])
     np.testing.assert_allclose(one[:, 0], means[:, 3], rtol=1e-12)
+
+
+def test_splines_beyond_their_knots_are_warned_of(frame):
+    for formula, ends in (("y ~ bs(x, df=4)", (frame.x.min(), frame.x.max())), ("b ~ (bs(x, df=4) | g)", None),
+                          ("y ~ bs(x, 5, None, 3, upper_bound=99.0)", (frame.x.min(), 99.0))):
+        model = mcmc.GLM.from_formula(formula, frame, family="gaussian" if formula[0] == "y" else "logistic")
+        trace = drawn(model)
+        low, high = ends or (frame.x.min(), frame.x.max())
+        for fitted in model, pickle.loads(pickle.dumps(model)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                fitted.predict(trace, {"x": [low, 2.0, high], "g": list("stu")})
+            words = rf"has knots from {low:g} to {high:g}, and 2 rows beyond them, such as row 1 with {high + 1.0:g}: "
+            with pytest.warns(UserWarning, match=rf"bs\(\) .* {words}.* polynomial") as told:
+                fitted.predict(trace, {"x": [2.0, high + 1.0, low - 9.0], "g": list("stu")})
+            assert told[0].filename == __file__
 
 
 def centred(x):

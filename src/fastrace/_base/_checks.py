@@ -24,7 +24,7 @@ MOST_COST = 1e280       # of an evaluation: sums of so many stay within a float
 MOST = 2**63 - 1        # that 64 bits count
 MOST_PULLS = 2**62      # that are counted
 FIRST_LOOK = 200        # rewards before an asymptotic interval: its error is then at most 1.2 delta on light tails
-_BETWEEN = "fastrace", "contextlib"     # modules whose frames stand between a user's line and a warning
+_BETWEEN = "fastrace", "contextlib", "formulae"     # modules whose frames stand between a user's line and a warning
 LARGE = 2**53               # beyond, a float does not hold every whole number
 LOST_DIGITS = ("which no float64 holds: beyond 2**53 it would lose its last digits, and they may be all that differs; "
                "subtract a constant first, or give floats where those digits do not matter")

@@ -174,16 +174,16 @@ def _described(formula: str) -> Any:
         if hasattr(term, "components"):     # both terms of "h/x" hold one "h", whose names the second would change
             term.components = [copy.deepcopy(component) for component in term.components]
     for component in _components(described):
-        _remember_levels(getattr(component, "call", None))
+        _remember(getattr(component, "call", None))
     return described
 
 
-def _remember_levels(call: Any) -> None:
-    """Let each `binary` of a call keep its level."""
-    if getattr(call, "callee", None) == "binary":
-        call.stateful_transform = _Binary()
+def _remember(call: Any) -> None:
+    """Let each `binary` of a call keep its level, and each `bs` the range of what it was made of."""
+    if getattr(call, "callee", None) in _REMEMBERING:
+        call.stateful_transform = _REMEMBERING[call.callee]()
     for part in (*getattr(call, "args", ()), *getattr(call, "kwargs", {}).values()):
-        _remember_levels(part)
+        _remember(part)
 
 
 class _Binary:
@@ -200,6 +200,33 @@ class _Binary:
             self.level = (sorted(x.unique().tolist())[0] if success is None else success,)
             return made
         return np.where(x == self.level[0], 1, 0)
+
+
+class _Spline:
+    """`bs` of formulae, which goes on without a word as the polynomials at its ends."""
+
+    def __init__(self) -> None:
+        from formulae.transforms import BSpline
+
+        self.made = BSpline()
+        self.ends: tuple[float, ...] = ()
+
+    def __call__(self, x: Any, *args: Any, **given: Any) -> Any:
+        basis, values = self.made(x, *args, **given), np.asarray(x)
+        if not self.ends:
+            bounds = given.get("lower_bound"), given.get("upper_bound")
+            self.ends = tuple(float(own if end is None else end) for own, end in
+                              zip((values.min(), values.max()), bounds, strict=True))
+        beyond = np.flatnonzero((values < self.ends[0]) | (values > self.ends[1]))
+        if beyond.size:
+            warnings.warn(f"a spline bs() of the formula has knots from {self.ends[0]:g} to {self.ends[1]:g}, and "
+                          f"{counted(beyond.size, 'row')} beyond them, such as row {beyond[0]} with "
+                          f"{values[beyond[0]]:g}: there it goes on as a polynomial that the rows say little about",
+                          stacklevel=_checks.users_level())
+        return basis
+
+
+_REMEMBERING = {"binary": _Binary, "bs": _Spline}
 
 
 def _refuse_bare_bars(formula: str, kinds: list[str]) -> None:
