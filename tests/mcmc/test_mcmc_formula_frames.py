@@ -47,6 +47,26 @@ def test_functions_and_values_of_the_caller_are_known_to_the_formula(frame):
     assert callable(broken)
 
 
+def test_a_bad_row_is_called_as_the_index_of_the_frame_does(frame):
+    named = frame.set_axis([f"r{k}" for k in range(N)]).assign(z=np.arange(N) + 1.0)
+    low, odd = named.assign(z=named.z.where(named.z != 4.0, 0.0)), named.assign(y=named.y.where(named.z != 4.0, 2))
+    for formula, bad, said in (
+        ("y ~ x", odd, r"^y\[3\] \(row 'r3'\) is 2"),
+        ("log(z) ~ x", low, r"^the outcome 'log\(z\)' is -inf in row 3 \(row 'r3'\), "),
+        ("y ~ log(z)", low, r"^the column 'log\(z\)' is -inf in row 3 \(row 'r3'\), "),
+        ("y ~ x + offset(log(z))", low, r"^offset\[3\] \(row 'r3'\) is -inf"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            mcmc.GLM.from_formula(formula, bad)
+        with pytest.raises(ValueError, match=said.replace(r" \(row 'r3'\)", "")):
+            mcmc.GLM.from_formula(formula, bad.reset_index(drop=True))
+    for weights in (-named.z, -named.z.to_numpy()):
+        with pytest.raises(ValueError, match=r"^weights\[0\] \(row 'r0'\) is -1"):
+            mcmc.GLM.from_formula("y ~ x", named, weights=weights)
+    with pytest.raises(ValueError, match=r"^the column 'log\(z\)' is -inf in row 3 \(row 'r3'\), "):
+        mcmc.Softmax.from_formula("h ~ log(z)", low)
+
+
 def test_two_terms_that_share_a_category_are_those_written_out(frame):
     """formulae lays the "h" of "h/x" out anew for its interaction, and then has three names for two columns."""
     short, long = (gaussian(formula, frame) for formula in ("r ~ h / x", "r ~ h + h:x"))

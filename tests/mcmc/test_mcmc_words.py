@@ -115,12 +115,34 @@ def test_a_log_prior_that_returns_no_number(found):
 
 @pytest.mark.parametrize(("y", "words"), [
     ([0, 2**70], f"y holds {2**70}; classes are whole numbers from 0 up, without gaps"),
-    ([0, -(2**70)], f"y holds -{2**70}; classes"), ([0, None], "y holds None; classes"),
+    ([0, -(2**70)], f"y holds -{2**70}; classes"), ([0, None], "y is missing in row 1; every row needs a class"),
     ([0, 2**40], f"the largest class of y is {2**40}, and y has 2 rows"),
 ])
 def test_a_class_that_is_none_is_named(y, words):
     with pytest.raises(ValueError, match=words):
         mcmc.Softmax(np.ones((2, 1)), y)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_word_is_named_by_its_row(missing):
+    pd = pytest.importorskip("pandas")
+    words, index = ["ash", "elm", missing, "ash"], [f"r{k}" for k in range(4)]
+    for y in (words, np.array(words, dtype=object), pd.Series(words), pd.Categorical(words)):
+        with pytest.raises(ValueError, match="^y is missing in row 2; every row needs a class"):
+            mcmc.Softmax(np.ones((4, 1)), y)
+    for y in (pd.Series(words, index=index), pd.Series(words, index=index, dtype="category")):
+        with pytest.raises(ValueError, match=r"^y is missing in row 2 \(row 'r2'\); every row needs a class"):
+            mcmc.Softmax(np.ones((4, 1)), y)
+
+
+@pytest.mark.parametrize("prior", [mcmc.LogDensity(lambda theta: 0.0), mcmc.Normal(0.0, 1.0), "weak"])
+def test_a_prior_that_is_no_function_is_told_where_to_go(prior):
+    X, y, _ = made()
+    for make in mcmc.GLM, mcmc.Softmax:
+        with pytest.raises(TypeError, match="log_prior is .* a function .* is needed: objects, .* are given as prior="):
+            make(X, y, log_prior=prior)
+    with pytest.raises(TypeError, match="log_prior is .* a function of the parameters is needed$"):
+        mcmc.FunctionModel(lambda theta, rows: np.zeros(len(rows)), 1, 10, log_prior=prior)
 
 
 @pytest.mark.parametrize("make", [mcmc.GLM, mcmc.Softmax])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -68,27 +69,37 @@ def rows_by_index(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
     Its errors that begin with the place of such an entry then call the row as the pandas index of the first does, too.
     """
-    place = re.compile(rf"(?:{'|'.join(names)})\[(\d+)[^\]]*\]|the group of row (\d+)")
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def named(*args: P.args, **given: P.kwargs) -> T:
-            try:
+            held = dict(zip(names, args[1:], strict=False)) | given
+            with rows_called_as([held.get(name) for name in names], *names):
                 return function(*args, **given)
-            except ValueError as error:
-                found = place.match(str(error))
-                held = dict(zip(names, args[1:], strict=False)) | given
-                index = _telling(next(iter(indexes([held.get(name) for name in names])), None))
-                if found is not None and index is not None:
-                    row = int(found[1] or found[2])
-                    called = index[row:][:1].tolist()
-                    if called and called != [row]:
-                        error.args = (f"{found[0]} (row {called[0]!r}){str(error)[found.end():]}", *error.args[1:])
-                raise
 
         return named
 
     return decorate
+
+
+@contextlib.contextmanager
+def rows_called_as(held: Any, *names: str) -> Iterator[None]:
+    """Errors that begin with the place of an entry of these arguments call it as the first index of `held` does, too.
+
+    So do those of a formula that name a row of an outcome or of a column.
+    """
+    try:
+        yield
+    except ValueError as error:
+        found = re.match(rf"(?:(?:{'|'.join(names)})\[(\d+)[^\]]*\]|the group of row (\d+)|y is missing in row (\d+)|"
+                         rf"the (?:outcome|column) .* is \S+ in row (\d+))(?! \(row)", str(error))
+        index = None if found is None else _telling(next(iter(indexes(held)), None))
+        if found is not None and index is not None:
+            row = int(next(filter(None, found.groups())))
+            called = index[row:][:1].tolist()
+            if called and called != [row]:
+                error.args = (f"{found[0]} (row {called[0]!r}){str(error)[found.end():]}", *error.args[1:])
+        raise
 
 
 def require_same_rows(**given: Any) -> None:

@@ -347,13 +347,17 @@ def _require_groups(values: NDArray[Any], called: str) -> None:
 def refuse_missing(values: NDArray[Any], called: str) -> None:
     """Refuse None, nan and their like among groups of any kind."""
     if values.dtype.kind == "O":
-        missing = [v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
-                   for v in values.tolist()]
-        _refuse_marked(np.array(missing, dtype=np.bool_), called)
+        _refuse_marked(no_objects(values), called)
     elif values.dtype.kind == "f":
         _refuse_marked(np.isnan(values), called)
     elif values.dtype.kind in "mM":
         _refuse_marked(np.isnat(values), called)
+
+
+def no_objects(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which objects of a vector stand for none: None, nan and their like."""
+    return np.array([v is None or (isinstance(v, float) and v != v) or type(v).__name__ in ("NAType", "NaTType")
+                     for v in values.tolist()], dtype=np.bool_)
 
 
 def _refuse_marked(bad: NDArray[np.bool_], called: str) -> None:

@@ -14,7 +14,7 @@ from fastrace._models._softmax import offset_table
 from fastrace._models.glm_inputs import are_counts, design_table
 from fastrace._models.grouping import Groups, row_numbers
 
-__all__ = ["categories", "codes_of", "for_all_classes", "rows_of_counts"]
+__all__ = ["categories", "codes_of", "for_all_classes", "refuse_missing_classes", "rows_of_counts"]
 
 Array = NDArray[np.float64]
 
@@ -46,12 +46,17 @@ def codes_of(y: Any, levels: tuple[Any, ...], n_classes: int | None) -> NDArray[
         codes = np.where(y.is_null().to_numpy(), -1, table[y.to_physical().fill_null(0).to_numpy().astype(np.int64)])
     else:
         codes = np.asarray(y.cat.codes if hasattr(y, "cat") else y.codes).astype(np.int64)
-    if (codes < 0).any():
-        raise ValueError(f"y is missing in row {int(np.argmin(codes))}; every row needs a class: drop rows without one")
+    refuse_missing_classes(codes < 0)
     if len(levels) < 2 or n_classes not in (None, len(levels)):
         raise ValueError(f"the categories of y are {counted(len(levels), 'class')}, and n_classes is {n_classes}: two "
                          f"classes at least are needed, and n_classes may be left out")
     return codes
+
+
+def refuse_missing_classes(missing: NDArray[np.bool_]) -> None:
+    """Refuse rows without a class."""
+    if missing.any():
+        raise ValueError(f"y is missing in row {int(missing.argmax())}; every row needs a class: drop rows without one")
 
 
 def for_all_classes(value: Any, columns: Sequence[str], n_classes: int) -> Any:

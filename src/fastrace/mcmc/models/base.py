@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +164,9 @@ class Model:
             self.prior_precision = 1.0 / sd**2
         if log_prior is not None:
             if not callable(log_prior):
-                raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed")
+                objects = "prior" in inspect.signature(type(self)).parameters
+                raise TypeError(f"log_prior is {_checks.shown(log_prior)}; a function of the parameters is needed"
+                                + (": objects, such as a LogDensity, are given as prior=" if objects else ""))
             _checks.takes(log_prior, "log_prior", "theta")
         self.log_prior = log_prior
         self.names = _checks.arm_names(names, self.dim, "parameter")

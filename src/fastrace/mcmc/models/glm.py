@@ -33,6 +33,8 @@ from fastrace.sources import column_names
 
 __all__ = ["GLM"]
 
+_ROWS = "X", "y", "offset", "weights", "trials", "groups"       # arguments with an entry for each row
+
 
 class GLM(_frames.Indexed, GLMRows):
     r"""A generalised linear model with a normal, flat or user-given prior.
@@ -173,7 +175,7 @@ class GLM(_frames.Indexed, GLMRows):
     _computed = (*GLMRows._computed, "_terms", "_doubts", "index", "_new_rows")
 
     @names_meant
-    @_frames.rows_by_index("X", "y", "offset", "weights", "trials", "groups")
+    @_frames.rows_by_index(*_ROWS)
     def __init__(
         self,
         X: ArrayLike,
@@ -335,7 +337,9 @@ class GLM(_frames.Indexed, GLMRows):
         _frames.require_same_rows(frame=frame, **options)
         caller = sys._getframe(1)
         scope = (caller.f_locals, caller.f_globals)
-        found, names, part, terms, new_rows = arguments_of(formula, frame, family, prior, options.get("weights"), scope)
+        with _frames.rows_called_as(frame, *_ROWS):
+            found, names, part, terms, new_rows = arguments_of(formula, frame, family, prior, options.get("weights"),
+                                                               scope)
         for name, words in (("offset", "write the sum of both in one place"), ("trials", "write them in one place"),
                             ("groups", "write all of them in one place")):
             if found[name] is not None and options.get(name) is not None:
@@ -343,7 +347,8 @@ class GLM(_frames.Indexed, GLMRows):
         prior = found.pop("prior")
         scaled = with_given(found.pop("group_prior"), group_prior)
         x, y = found.pop("X"), found.pop("y")
-        model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
+        with _frames.rows_called_as(frame, *_ROWS):
+            model = cls(x, y, family, prior=prior, group_prior=scaled, names=names, **{**found, **options})
         model.prior_part, model._terms, model._new_rows = part, terms, new_rows
         for index in _frames.indexes(frame):
             model.index = index
@@ -369,8 +374,9 @@ class GLM(_frames.Indexed, GLMRows):
         X : array_like of shape (n, p), sparse table, frame, or dict of columns
             The new rows. Columns of a frame are found by name, and it may have others. Of a model made by a formula a
             frame or dict has the columns that the formula names after the ~, its groups and offsets too; functions
-            such as ``scale(x)`` and splines keep what they took from the model's rows; others of whole columns, such as
-            ``I(x - np.mean(x))``, are refused. Or X has the columns of the formula's design, such as "Intercept".
+            such as ``scale(x)`` and splines keep what they took from the model's rows, and rows beyond the knots of
+            ``bs(x, df=5)`` are warned of; others of whole columns, such as ``I(x - np.mean(x))``, are refused. Or X has
+            the columns of the formula's design, such as "Intercept".
         offset : array_like of shape (n,), or float for all rows, optional
             Added to each row's predictor; 0 by default, whatever the rows of the model had. That of a formula is read
             from the frame.

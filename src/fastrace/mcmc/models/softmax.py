@@ -19,7 +19,7 @@ from fastrace._base._words import counted
 from fastrace._models._arrow import Arrow
 from fastrace._models._softmax import SoftmaxSource, classes_of
 from fastrace._models.glm_inputs import refuse_nothing, refuse_overflow
-from fastrace._models.grouping import Factor, as_groups
+from fastrace._models.grouping import Factor, as_groups, no_objects
 from fastrace._models.rows import CHUNK, lengths, norms, products
 from fastrace._models.softmax_sums import (
     THIRD,
@@ -40,7 +40,13 @@ from fastrace.mcmc.models._design import NewRows
 from fastrace.mcmc.models._formula import arguments_of_classes, refuse_options
 from fastrace.mcmc.models._joint import Layout, check_group_names, layout_of, normals_of_columns
 from fastrace.mcmc.models._modes import ImproperError, Parts, movement
-from fastrace.mcmc.models._outcomes import categories, codes_of, for_all_classes, rows_of_counts
+from fastrace.mcmc.models._outcomes import (
+    categories,
+    codes_of,
+    for_all_classes,
+    refuse_missing_classes,
+    rows_of_counts,
+)
 from fastrace.mcmc.models._pieces import Pieces
 from fastrace.mcmc.models._prior_words import with_priors
 from fastrace.mcmc.models._unseen import unseen_directions
@@ -51,6 +57,8 @@ from fastrace.results.columns import model_names
 from fastrace.sources import column_names
 
 __all__ = ["Softmax"]
+
+_ROWS = "X", "y", "offset", "weights", "groups"     # arguments with an entry for each row
 
 Array = NDArray[np.float64]
 
@@ -168,7 +176,7 @@ class Softmax(_CompiledModel):
     """
 
     @names_meant
-    @_frames.rows_by_index("X", "y", "offset", "weights", "groups")
+    @_frames.rows_by_index(*_ROWS)
     def __init__(
         self,
         X: ArrayLike,
@@ -203,6 +211,7 @@ class Softmax(_CompiledModel):
             labels = y
         kind = labels.dtype.kind if labels.ndim == 1 else "f"
         if kind in "OUS":
+            refuse_missing_classes(no_objects(np.asarray(y, dtype=object)))     # NumPy makes the word 'nan' of nan
             odd = next((v for v in labels.tolist() if not isinstance(v, int) or abs(v) >= 2**63), labels[0])
             raise ValueError(f"y holds {_checks.shown(odd)}; classes are whole numbers from 0 up, without gaps. "
                              f"np.unique(y, return_inverse=True)[1] numbers labels, if these are of one type")
@@ -324,8 +333,10 @@ class Softmax(_CompiledModel):
         _frames.require_same_rows(frame=frame, **options)
         caller = sys._getframe(1)
         scope = (caller.f_locals, caller.f_globals)
-        found, names, part, terms, new_rows = arguments_of_classes(formula, frame, prior, options.get("weights"), scope)
-        model = cls(found["X"], found["y"], prior=found["prior"], names=names, **options)
+        with _frames.rows_called_as(frame, *_ROWS):
+            found, names, part, terms, new_rows = arguments_of_classes(formula, frame, prior, options.get("weights"),
+                                                                       scope)
+            model = cls(found["X"], found["y"], prior=found["prior"], names=names, **options)
         model.prior_part, model._terms, model._new_rows = part, terms, new_rows
         return model
 
