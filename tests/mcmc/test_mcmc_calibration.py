@@ -50,7 +50,7 @@ def test_draws_of_the_posterior_are_followed_by_others(name, fits):
 
 @pytest.mark.parametrize("wrong", [{"shift": 0.5}, {"shift": -0.5}, {"spread": 1.3}, {"spread": 1.0 / 1.3}], ids=str)
 @pytest.mark.parametrize("name", ["exact", "race"])
-def test_draws_that_are_a_little_wrong_are_told(name, wrong):
+def test_draws_that_are_wrong_are_told(name, wrong):
     def kernel_of(model):
         normal = model.reference()
         sd = np.sqrt(np.square(normal.factor).sum(axis=1))

@@ -115,13 +115,13 @@ def test_geweke_joint_distribution(decision, steps):
 
 
 @few_or_many(("steps", "wrong"), (600, {"chance": 0.6}), (15_000, {"chance": 0.45}))
-def test_the_joint_test_tells_sets_that_are_a_little_wrong(steps, wrong):
+def test_the_joint_test_tells_sets_that_are_wrong(steps, wrong):
     with pytest.raises(AssertionError, match=" against .* standard error "):
         assert_mean(joint_draws("exact", steps, **wrong), joint_means())
 
 
 @few_or_many(("steps", "wrong"), (600, {"slab_sd": 0.5}), (15_000, {"slab_sd": 0.8}))
-def test_the_joint_test_tells_slabs_that_are_a_little_wrong(steps, wrong):
+def test_the_joint_test_tells_slabs_that_are_wrong(steps, wrong):
     with pytest.raises(AssertionError, match=" against .* standard error "):
         assert_mean(joint_draws("exact", steps, **wrong), joint_means())
 
@@ -489,7 +489,7 @@ def test_simulation_based_calibration(decision, slab, fits, cells):
     ("student", {"chance": mcmc.Beta(2.0, 4.0)}, 500, 5), ("student", {"prior": mcmc.StudentT(3.0, 0.1, 0.2)}, 500, 5),
     *(pytest.param(*case, 2000, 20, marks=pytest.mark.long) for case in [
         (None, {"chance": 0.57}), (None, {"prior_sd": 0.75}), ("student", {"chance": mcmc.Beta(2.0, 2.7)})])])
-def test_ranks_tell_a_prior_that_is_a_little_wrong(slab, wrong, fits, cells):
+def test_ranks_tell_a_prior_that_is_wrong(slab, wrong, fits, cells):
     with pytest.raises(AssertionError, match="counts"):
         assert_uniform(calibrated_ranks("exact", slab, fits, cells - 1, **wrong), cells - 1, cells)
 

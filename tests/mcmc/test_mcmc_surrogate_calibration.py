@@ -178,7 +178,7 @@ def test_draws_of_the_posterior_are_followed_by_others(name, decision, fits):
 
 
 @pytest.mark.parametrize(("shift", "spread"), [(0.5, 1.0), (0.0, 1.3), (0.0, 1.0 / 1.3)])
-def test_draws_that_are_a_little_wrong_are_told(shift, spread):
+def test_draws_that_are_wrong_are_told(shift, spread):
     def made(kernel, pilot):
         seen = np.arange(kernel.dim) < kernel.model.n_seen  # not standard deviations, which stay above 0
         return Sabotaged(kernel, pilot.mean(axis=0), pilot.std(axis=0), shift * seen, np.where(seen, spread, 1.0))
@@ -248,7 +248,7 @@ def test_geweke_joint_distribution_of_a_learned_scale(decision, fits):
 
 
 @pytest.mark.parametrize("times", [[1.0, 1.0, 1.1], [1.0, 1.0, 0.9], [1.3, 1.3, 1.0]], ids=str)
-def test_the_joint_test_tells_scales_and_slopes_that_are_a_little_wrong(times):
+def test_the_joint_test_tells_scales_and_slopes_that_are_wrong(times):
     def made(kernel):
         return Sabotaged(kernel, np.zeros(3), np.zeros(3), spread=np.array(times))
 

@@ -270,7 +270,7 @@ def test_simulation_based_calibration(decision, fits, draws, cells):
 
 
 @pytest.mark.parametrize("wrong", [{"concentration": 0.6}, {"concentration": 1.7}, {"sd_scale": 1.25}], ids=str)
-def test_ranks_tell_a_prior_of_classes_that_is_a_little_wrong(wrong):
+def test_ranks_tell_a_prior_of_classes_that_is_wrong(wrong):
     with pytest.raises(AssertionError, match="counts"):
         assert_uniform(calibrated_ranks("poisson", 400, 19, **wrong), 19, 5)
 
@@ -303,13 +303,13 @@ def test_geweke_joint_distribution(steps):
 
 
 @few_or_many(("steps", "wrong"), (400, {"prior_sd": 0.65}), (6000, {"prior_sd": 0.9}))
-def test_the_joint_test_tells_parameters_that_are_a_little_wrong(steps, wrong):
+def test_the_joint_test_tells_parameters_that_are_wrong(steps, wrong):
     with pytest.raises(AssertionError, match=" against .* standard error "):
         assert_mean(joint_draws(steps, **wrong), JOINT_MEANS)
 
 
 @few_or_many(("steps", "wrong"), (400, {"concentration": 0.3}), (6000, {"concentration": 0.6}))
-def test_the_joint_test_tells_labels_that_are_a_little_wrong(steps, wrong):
+def test_the_joint_test_tells_labels_that_are_wrong(steps, wrong):
     with pytest.raises(AssertionError, match=" against .* standard error "):
         assert_mean(joint_draws(steps, **wrong), JOINT_MEANS)
 

@@ -379,7 +379,7 @@ def test_geweke_joint_distribution(decision, shared, fits, monkeypatch):
 
 
 @pytest.mark.parametrize(("shared", "times"), [(False, 1.2), (True, 1.0 / 1.2)])
-def test_the_joint_test_tells_scales_that_are_a_little_wrong(shared, times, monkeypatch):
+def test_the_joint_test_tells_scales_that_are_wrong(shared, times, monkeypatch):
     spread = np.ones(12 - shared)
     spread[6 : 8 - shared] = times
 
