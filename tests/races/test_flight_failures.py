@@ -47,7 +47,7 @@ def n_sent(path):
 
 def ended(path):
     """The lines of those that ended."""
-    return [line for line in lines_of(path) if "sent" not in line]
+    return [line for line in lines_of(path) if "arm" in line and "sent" not in line]
 
 
 def says_lost(result, count):
@@ -223,6 +223,44 @@ def test_a_late_answer_takes_back_that_its_call_failed(tmp_path):
     assert sum(line.get("late", False) for line in lines) == 1
     resumed = go(grade, "betting", journal=path, max_pulls=40, cost=1.0)
     assert resumed.n_failed == 0 and len(calls) == 40 and resumed.cost == 40
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_call_that_is_sent_as_an_earlier_one_is_answered_is_charged(tmp_path, monkeypatch, written):
+    """Before and after its line is in the journal: the answer is not taken for that of the only call."""
+    path, again, taken = tmp_path / "race.jsonl", threading.Event(), threading.Event()
+    calls, send, add = [], Journal.send, Journal.add
+
+    def slow(self, arm, row):
+        if written:
+            send(self, arm, row)
+        if (arm, row) in calls[:1]:
+            again.set()
+            assert taken.wait(10.0)
+        if not written:
+            send(self, arm, row)
+
+    def noted(self, arm, row, *rest):
+        add(self, arm, row, *rest)
+        if (arm, row) in calls[:1]:
+            taken.set()
+
+    def grade(arm, row):
+        calls.append((arm, row))
+        if len(calls) == 1:             # it times out, and answers as another thread is about to make the next call
+            assert again.wait(10.0)
+        taken.wait(0.02)                # the budget is to suffice for that call
+        return VALUES[row, arm]
+
+    monkeypatch.setattr(Journal, "send", slow)
+    monkeypatch.setattr(Journal, "add", noted)
+    result = go(grade, "betting", 2, retries=1, timeout=0.2, journal=path, max_pulls=40, cost=1.0)
+    assert taken.is_set() and calls.count(calls[0]) == 2
+    assert result.n_failed == 1 and 36 < result.cost == len(calls) <= 40
+    monkeypatch.undo()
+    n_calls = len(calls)
+    resumed = go(grade, "betting", journal=path, max_pulls=n_calls, cost=1.0)
+    assert resumed.n_failed == 1 and len(calls) == n_calls == resumed.cost
 
 
 @pytest.mark.parametrize(("lines", "n_failed", "n_calls"), [

@@ -37,7 +37,7 @@ class Request:
     def __init__(self, arm: int, row: int) -> None:
         self.arm, self.row = arm, row
         self.attempt = 0                        # calls that failed before
-        self.mark: list[None] = []              # has an entry once the present call has begun: of each call its own
+        self.mark: list[None] = []              # has an entry once the present call is sent: of each call its own
         self.late: dict[asyncio.Future[Any], Future[Any]] = {}  # earlier calls that threads may still be at, as the
         self.thread: asyncio.Future[Any] | None = None          # event loop sees them and as threads do; and the one
         self.settled = False                    # that was cancelled in a thread. Whether nothing is left to be counted
@@ -105,8 +105,12 @@ class Caller:
                 if earlier is not None:
                     return earlier.result()
                 loop.call_soon_threadsafe(self._begin, begun, again)
-                self._send(arm, row)
-                mark.append(None)
+                mark.append(None)               # first, as an answer to an earlier call may come meanwhile
+                try:
+                    self._send(arm, row)
+                except SendError:
+                    mark.clear()
+                    raise
                 return self.evaluate(arm, row)
 
             job = self.pool.submit(contextvars.copy_context().run, call)

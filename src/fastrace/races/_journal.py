@@ -183,8 +183,8 @@ class Journal:
             if late and gave_none[row, arm] > 0:                # the call has a line "failed", and is no more under way
                 gave_none[row, arm] -= 1
                 self.failed[arm] -= 1
-            elif under_way[row, arm] > 0:
-                under_way[row, arm] -= 1
+            elif under_way[row, arm] > 0 or not (unused or failed is not None):
+                under_way[row, arm] -= 1    # below 0 until the line of a call is there, as an earlier one was answered
             if unused or failed is not None:
                 (self.unused if unused else self.failed)[arm] += 1
                 gave_none[row, arm] += not unused
@@ -197,7 +197,7 @@ class Journal:
                                  f"{unit} {row} is {_said(value)}, and an earlier line that it is {_said(before)}; "
                                  f"nobody can tell which was paid for: remove the wrong line, or both, and it is asked "
                                  f"again")
-        for (_, arm), count in under_way.items():
+        for (_, arm), count in (+under_way).items():
             self.failed[arm] += count
             self.n_lost += count
 
