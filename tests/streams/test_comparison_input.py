@@ -126,6 +126,24 @@ def test_comparisons_whose_times_cannot_be_compared_are_not_merged():
 
 # Frames
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"x": [0.0, 0.5, 7.0, 1.0]}, r"rewards\[2\]{} is 7.0"),
+    ({"x": [0.0, 0.5, math.nan, 1.0]}, r"column 'x' has 1 missing entries, the first in row 2{}, counted"),
+    ({"x": [0.0, 0.5, "u", 1.0]}, r"real numbers, and x\[2\]{} is 'u'"),
+    ({"when": ["4", "3", 2, "1"]}, r"column 'when' holds '4' in row 0 and 2 in row 2{};"),
+])
+def test_errors_of_a_frame_name_the_row_as_it_came(change, said):
+    """And not by its place in the order of time; as the index of pandas calls it, too."""
+    pandas = pytest.importorskip("pandas")
+    events = {"arm": ["a", "b", "a", "b"], "x": [0.0, 0.5, 1.0, 1.0], "when": [4, 3, 2, 1]}
+    events = {name: np.array(change.get(name, held), object) for name, held in events.items()}
+    for frame, label in ((events, ""), (pandas.DataFrame(events), ""),
+                         (pandas.DataFrame(events, index=list("wxyz")), r" \(row 'y'\)")):
+        for time in ("when", None)[:2 - ("when" in change)]:
+            with pytest.raises(ValueError, match=said.format(label)):
+                fr.Comparison.from_frame(frame, arm="arm", reward="x", time=time, support=(0, 1))
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
 def test_from_frame(library):
     arms, x, keys = given(300)

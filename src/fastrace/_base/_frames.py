@@ -86,13 +86,14 @@ def rows_by_index(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 def rows_called_as(held: Any, *names: str) -> Iterator[None]:
     """Errors that begin with the place of an entry of these arguments call it as the first index of `held` does, too.
 
-    So do those of a formula that name a row of an outcome or of a column.
+    So do those that name a row of an outcome or of a column.
     """
     try:
         yield
     except ValueError as error:
         found = re.match(rf"(?:(?:{'|'.join(names)})\[(\d+)[^\]]*\]|the group of row (\d+)|y is missing in row (\d+)|"
-                         rf"the (?:outcome|column) .* is \S+ in row (\d+))(?! \(row)", str(error))
+                         rf"the (?:outcome|column) .* is \S+ in row (\d+)|"
+                         rf"column '.* in row (\d+)\b|column '.*, and .*\[(\d+)\])(?! \(row)", str(error))
         index = None if found is None else _telling(next(iter(indexes(held)), None))
         if found is not None and index is not None:
             row = int(next(filter(None, found.groups())))

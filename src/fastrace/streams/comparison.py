@@ -566,22 +566,25 @@ class Comparison(_callers.OwnInit):
         if isinstance(frame, Mapping):
             _frames.require_same_rows(**{str(of): frame[of] for of in (arm, reward, cluster, time)
                                          if isinstance(of, Hashable) and of in frame})
-        labels = column(frame, arm, "arm")
-        values = column(frame, reward, "reward")
-        keys = None if cluster is None else column(frame, cluster, "cluster")
-        times = None
-        if values.dtype.kind not in "fiub":
-            raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
-                             f"{_first_word(values, reward)}")
-        found = sorted(set(listed(labels)), key=lambda label: (str(type(label)), label))
-        if time is not None:
-            times = column(frame, time, "time")
-            order = np.argsort(instants(times, time), kind="stable")
-            labels, values, times = labels[order], values[order], times[order]
-            keys = None if keys is None else keys[order]
-        made = cls(found, clusters=options.pop("clusters", cluster is not None), **options)
-        made.observe_many(labels, values, clusters=keys, times=times)
-        return made
+        with _frames.rows_called_as(frame, "rewards"):
+            labels = column(frame, arm, "arm")
+            values = column(frame, reward, "reward")
+            keys = None if cluster is None else column(frame, cluster, "cluster")
+            times = None
+            if values.dtype.kind not in "fiub":
+                raise ValueError(f"column {reward!r} has dtype {values.dtype}; rewards must be real numbers"
+                                 f"{_first_word(values, reward)}")
+            found = sorted(set(listed(labels)), key=lambda label: (str(type(label)), label))
+            made = cls(found, clusters=options.pop("clusters", cluster is not None), **options)
+            if time is not None:
+                made._rewards(values)           # before they are sorted: errors call a row by its place in the frame
+                made._keys(keys, values.size)
+                times = column(frame, time, "time")
+                order = np.argsort(instants(times, time), kind="stable")
+                labels, values, times = labels[order], values[order], times[order]
+                keys = None if keys is None else keys[order]
+            made.observe_many(labels, values, clusters=keys, times=times)
+            return made
 
 
 @_checks.rebuilds(1, Comparison, subclasses=True)
