@@ -5,7 +5,7 @@
 
 All rules get the same rewards, and arms in a random order, as ties go to the lower number. `LUCB` stops earlier where
 it has its promise, and is then charged for what it pulled alone. ``few`` shows what it gains from knowing that pulls
-are few: those of FRESH were written down before anything was measured of them.
+are few: of those of FRESH nothing was measured before the rule was settled.
 """
 
 import math
@@ -29,15 +29,20 @@ SEEN = {            # and how many are to be found
     "0.6, 99 of 0.4": (np.r_[0.6, np.full(99, 0.4)], 1),
     "0.8, 24 of 0.65": (np.r_[0.8, np.full(24, 0.65)], 1),
     "0.95, 0.93, 10 of 0.85": (np.r_[0.95, 0.93, np.full(10, 0.85)], 1),
-}
-FRESH = {
     "0.9, 39 of 0.8": (np.r_[0.9, np.full(39, 0.8)], 1),
     "0.35, 0.3, 28 of 0.2": (np.r_[0.35, 0.3, np.full(28, 0.2)], 1),
     "12 arms, 0.99 to 0.7": (np.linspace(0.99, 0.7, 12), 1),
     "3 of 15 arms, 0.8 to 0.2": (np.linspace(0.8, 0.2, 15), 3),
     "0.15, 0.12, 48 of 0.05": (np.r_[0.15, 0.12, np.full(48, 0.05)], 1),
+    "0.99, 19 of 0.97": (np.r_[0.99, np.full(19, 0.97)], 1),
 }
-EACH = (3, 6, 10, 15)   # pulls an arm
+FRESH = {
+    "0.98, 14 of 0.95": (np.r_[0.98, np.full(14, 0.95)], 1),
+    "0.7, 0.66, 18 of 0.55": (np.r_[0.7, 0.66, np.full(18, 0.55)], 1),
+    "2 of 10 arms, 0.97 to 0.5": (np.linspace(0.97, 0.5, 10), 2),
+    "0.08, 29 of 0.03": (np.r_[0.08, np.full(29, 0.03)], 1),
+}
+EACH = (6, 12, 17, 24, 32, 48, 128)      # pulls an arm
 
 
 def halving(rewards, budget):
@@ -112,7 +117,7 @@ def few(trials=1000):
 def quick():
     budget, found = missed("0.3 0.21 0.2 0.19 0.18", 0.2, 5)
     assert budget == 1000 and found.shape == (5, 4) and found.mean() < 1.0
-    assert wrong(FRESH["12 arms, 0.99 to 0.7"][0], 60, 2, RULES).shape == (2, 5)
+    assert wrong(SEEN["12 arms, 0.99 to 0.7"][0], 60, 2, RULES).shape == (2, 5)
 
 
 def main(trials=1000):

@@ -213,13 +213,14 @@ def test_a_selection_in_one_call(monkeypatch):
 
 def test_a_selection_that_spent_its_budget_goes_on(monkeypatch):
     clock = Clock(monkeypatch)
-    result = fr.select_best(clock.pulls, 3, epsilon=0.02, max_pulls=500)
+    known = {"epsilon": 0.02, "bound": "eb-mix"}         # a rule that asks for the same with and without a budget
+    result = fr.select_best(clock.pulls, 3, **known, max_pulls=500)
     assert result.stopped_by == "max_pulls" and result.n_read == 500
     again = result.race.run(clock.pulls, max_pulls=800)
     assert again.n_read == 800 and again.race is None
     whole, asked = result.race.run(clock.pulls), len(clock.asked)
     clock.asked = []
-    assert whole == fr.select_best(clock.pulls, 3, epsilon=0.02) and asked == len(clock.asked)
+    assert whole == fr.select_best(clock.pulls, 3, **known) and asked == len(clock.asked)
 
 
 @pytest.mark.parametrize("proxy", [None, ROWS[:, 0] + np.random.default_rng(1).normal(0, 0.2, len(ROWS))])

@@ -158,7 +158,7 @@ JOURNALS = {
         evaluate, 4, 400, 1e-3, support=(0.0, 1.2), first_look=10, growth=1.1, missing="drop", n_best=2, epsilon=0.01,
         names=["a", "b", "c", "d"], concurrency=1, rng=catalogue.SEED, journal=path),
     "LUCB": lambda evaluate, path: fr.race_async(
-        evaluate, race=fr.LUCB(4, 1, 0.05, missing="worst"), concurrency=1, journal=path, max_pulls=600),
+        evaluate, race=fr.LUCB(4, 1, 0.05, missing="worst"), concurrency=1, journal=path, max_pulls=2048),
     "BettingRace": lambda evaluate, path: fr.race_async(
         evaluate, race=fr.BettingRace(4, support=(0.0, 1.0)), concurrency=1, journal=path, max_pulls=600),
 }

@@ -175,7 +175,7 @@ def paired(values, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.in
     With `known`, the rule knows `max_pulls` beforehand.
     """
     arms, made, row = PairedArms(low, high, n_best, epsilon, delta), [], 0
-    arms.few = known and max_pulls < 16 * arms.n
+    arms.small = known and max_pulls < arms.budget * arms.n
     rounds = grid = 1
     carry, single = 0.0, False
 

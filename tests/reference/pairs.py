@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special
 
 from reference import bounds
+from reference.lucb import kl_bounds
 
 ODDS = 16.0 * 0.5 ** np.arange(40)         # logs of them
 SCALES = tuple((15 / 2.5**s, share) for s, share in enumerate(
@@ -74,7 +75,7 @@ class Arms:
         self.pulls, self.held, self.failed = np.zeros(self.n, int), None, None
         self.spent, self.origin = 0, 0.0
         self.means, self.squares, self.first, self.second = np.zeros((4, self.n))
-        self.begin, self.few = 1, False
+        self.begin, self.small, self.budget = 1, False, 512
 
     def ready(self):
         """The first pulls of all arms are made."""
@@ -105,7 +106,7 @@ class Arms:
         return both, slope * math.exp(log + math.log((1 - KEPT) / others) - both)
 
     def share(self, i, j, pulls):
-        if self.few:
+        if self.small and min(self.pulls[i], self.pulls[j]) < 16:
             return 0.5 * pulls
         return pulls * self.variance(i) / (self.variance(i) + self.variance(j))
 
@@ -115,17 +116,19 @@ class Arms:
     def bounds(self, i, level):
         """The wider of two score bounds: roots u of (u - mean)^2 = 2 s v(u), v the variance that u would have.
 
-        Where pulls are few, the first.
+        Of a small budget, the mean of the first and of where a divergence of Bernoulli laws is as large.
         """
         n, mean = self.pulls[i], (self.means[i] - self.low[i]) / self.span[i]
         middle, varies = (n * mean + 0.5) / (n + 1), max(mean * (1 - mean), 0)
         s = min((self.squares[i] / self.span[i] ** 2 + 0.5) / ((n + 1) * middle * (1 - middle)), 1) * level / n
         ends = []
-        for share in (1.0,) if self.few else (1.0, 0.5):     # of u (1 - u) in v(u); the rest is that at the mean
+        for share in (1.0, 0.5):     # of u (1 - u) in v(u); the rest is that at the mean
             a, b, c = 1 + 2 * s * share, -(2 * mean + 2 * s * share), mean**2 - 2 * s * (1 - share) * varies
             root = math.sqrt(max(b * b - 4 * a * c, 0))
             ends.append(((-b - root) / (2 * a), (-b + root) / (2 * a)))
         lower, upper = min(ends)[0], max(end[1] for end in ends)
+        if self.small:
+            lower, upper = np.mean([ends[0], kl_bounds(min(max(mean, 0.0), 1.0), s)], axis=0)
         return self.low[i] + self.span[i] * lower, self.low[i] + self.span[i] * upper
 
     def hardest(self, i, j):
@@ -220,7 +223,7 @@ class FreeArms(Arms):
 
     def __init__(self, n, scale, n_best, epsilon, delta):
         super().__init__(np.full(n, -1e100), np.full(n, 1e100), n_best, epsilon, delta)
-        self.symmetric, self.begin = scale is None, 5 if scale is None else 1
+        self.symmetric, self.begin, self.budget = scale is None, 5 if scale is None else 1, 16
         self.unused = 5             # rewards of an arm that only say in which unit to bet
         self.scale, self.centre = np.array(np.broadcast_to(1.0 if scale is None else scale, n), float), np.zeros(n)
         self.tilts = (1.5 if self.symmetric else 4.0) / 1.6 ** np.arange(48)
@@ -346,7 +349,7 @@ def pairs(pull, low, high, n_best, epsilon, delta, batch=0, max_pulls=math.inf, 
     `max_pulls` beforehand, as in a call of `run`.
     """
     arms, made = arms or Arms(low, high, n_best, epsilon, delta), []
-    arms.few = known and max_pulls < 16 * arms.n
+    arms.small = known and max_pulls < arms.budget * arms.n
 
     def take(i, count):
         if count:

@@ -279,15 +279,15 @@ def test_counts_near_2_to_40():
 
 
 def test_max_pulls_stops_there_and_continues_exactly(seed):
-    means = np.random.default_rng(seed).random(20)
-    wanted = fr.LUCB(20, 5, 0.05).run(BernoulliPulls(means, rng=1))
-    rule, source = fr.LUCB(20, 5, 0.05), BernoulliPulls(means, rng=1)
+    means = np.random.default_rng(seed).permutation(np.linspace(0.53, 0.5, 20))
+    wanted = fr.LUCB(20, 1, 0.01).run(BernoulliPulls(means, rng=1))
+    rule, source = fr.LUCB(20, 1, 0.01), BernoulliPulls(means, rng=1)
     for limit in (1, 7, 19):
         with pytest.raises(ValueError, match=f"max_pulls is {limit}; at least 20 is needed"):
             rule.run(source, limit)
-    few, its = fr.LUCB(20, 5, 0.05), BernoulliPulls(means, rng=1)       # pulls: it asks for others with fewer than 320
-    for limit, one, pulls in ((20, few, its), (21, few, its), (320, rule, source), (321, rule, source),
-                              (501, rule, source)):
+    few, its = fr.LUCB(20, 1, 0.01), BernoulliPulls(means, rng=1)       # asks for others with fewer than 10,240
+    for limit, one, pulls in ((20, few, its), (21, few, its), (10_240, rule, source), (10_241, rule, source),
+                              (10_301, rule, source)):
         result = one.run(pulls, limit)
         assert (result.n_read, result.stopped_by) == (limit, "max_pulls")
         assert not np.isnan(result.mean).any()
@@ -297,7 +297,7 @@ def test_max_pulls_stops_there_and_continues_exactly(seed):
 
 def test_a_small_budget_is_that_of_the_call():
     """However the call is cut into parts; and it is over with the call, whatever ends it."""
-    values = (np.random.default_rng(1).random((4000, 20)) < np.linspace(0.9, 0.6, 20)).astype(float)
+    values = (np.random.default_rng(1).random((9000, 20)) < np.linspace(0.9, 0.6, 20)).astype(float)
 
     def pulls(*limits, **options):
         rule, source = fr.LUCB(20, 1), RecordedPulls(values)
@@ -319,7 +319,7 @@ def test_a_small_budget_is_that_of_the_call():
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        rules[1].run(fails, 319 + 1)
+        rules[1].run(fails, 512 * 20)
     with pytest.raises(ConnectionError):
         rules[1].run(fails)
     requests = [[], []]
@@ -331,10 +331,12 @@ def test_a_small_budget_is_that_of_the_call():
     assert requests[0] == requests[1]
     assert any(len(arms) == 1 for arms, _ in requests[0])              # shares by variance, two pulls of one arm
     rule, source = pulls(319)
-    rule.run(source, 600)
+    rule._core.allow(512 * 20)
+    rule._core.run(source, 600)
     assert rule.result().pulls.sum() == 600
     more = rules[0].result().pulls
     assert np.abs(rule.result().pulls - more).sum() <= 1                # asks come in twos
+    assert pulls(319, 10_239)[0].result().pulls.tolist() != pulls(319, 10_240)[0].result().pulls.tolist()
 
 
 def test_the_whole_of_a_table_is_no_small_budget():

@@ -111,7 +111,7 @@ async def race_async(
         Of `FiniteRace`: `support`, `bound`, `names`, `max_pulls`, `first_look` and so on. Beside a `LUCB` or
         `BettingRace`, `max_pulls`: most calls to pay for, those that failed and those before this call of `race_async`
         included. It may be called again with more, as may `run` of the rule, whose `max_pulls` counts them too. What a
-        `LUCB` asks for depends on whether they are fewer than 16 per arm; the journal knows how many they were.
+        `LUCB` asks for depends on whether they are fewer than 512 per arm; the journal knows how many they were.
 
     Returns
     -------

@@ -6,6 +6,7 @@ from fastrace._math._pairs cimport MOST_BETS, ladder_t, spread_t
 from fastrace.select._lucb cimport LucbSelector
 
 cdef enum:
+    EVEN = 16           # pulls of an arm, until which a small budget is shared evenly
     DEPTH = 60          # halvings of a range of cuts: the last ranges are as fine as doubles
     END_STEPS = 50      # halvings towards the end of an interval
 
@@ -29,7 +30,7 @@ cdef class PairSelector(LucbSelector):
     cdef double *within             # of an arm: sum of x (1 - x), for rewards scaled to [0, 1]
     cdef double *within_high        # and of x^2 (1 - x)
     cdef double goal                # log(1 / delta)
-    cdef bint few                   # the call in progress may make so few pulls that no promise is in sight
+    cdef bint small                 # the call in progress has a small budget
     cdef double carry               # pulls that the chosen arms are owed, or have had too many
     cdef int turn                   # of the eight in which the pair on top, apart already, is pulled once
     cdef Py_ssize_t[2] held         # chosen, other; -1: none

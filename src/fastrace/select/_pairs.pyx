@@ -11,6 +11,7 @@ cimport numpy as cnp
 
 from fastrace._base._checks import DamagedError
 from fastrace._base._guard cimport guard_check
+from fastrace._math._anytime cimport kl_lower, kl_upper
 from fastrace._math._pairs cimport (MOST_BETS, ladder_init, log_hedged, log_wealth, mirrored, n_awake,
                                     set_tolls, spread_of, spread_t)
 from fastrace.select._lucb cimport LucbSelector
@@ -27,7 +28,7 @@ cdef enum:
     SEARCH = 10         # wealths that a pair or a search takes, per pair or arm, roughly
     SHARE = 100         # wealths per pull, at most, that tests whether to stop may take
     EARLIER_BETS = 10   # that rules saved without their number had
-    FEW = 16            # pulls an arm, on average; with fewer in all no promise is in sight
+    SMALL = 512         # pulls per arm; a smaller budget is played for, not the promise
     LEAST_STEPS = 12    # halvings towards the cut that is hardest on a pair
 
 # Kept of the first unit of wealth, by who splits the rest among several.
@@ -78,10 +79,13 @@ cdef class PairSelector(LucbSelector):
     # What to pull: estimates, without a promise.
 
     def _allow(self, max_pulls):
-        few = max_pulls is not None and max_pulls < FEW * self.n_arms
-        self.stale = self.stale or few != self.few
-        self.few = few
-        return super()._allow(max_pulls) or few
+        small = max_pulls is not None and max_pulls < self._small() * self.n_arms
+        self.stale = self.stale or small != self.small
+        self.small = small
+        return super()._allow(max_pulls) or small
+
+    def _small(self):
+        return SMALL
 
     cdef double _variance(self, Py_ssize_t i) noexcept nogil:
         """Of the arm's mean; the rewards and one more, of the largest variance there is."""
@@ -93,11 +97,13 @@ cdef class PairSelector(LucbSelector):
 
         The variance is taken for a share of that of rewards 0 and 1, and to change with the mean as theirs:
         that at the bound (Wilson), or halfway between it and that at the mean; the wider of both, as the divergence
-        of Bernoulli laws is beyond either somewhere. Where pulls are few, the first alone: the second leaves the
-        support, so that arms of one bad reward would be pulled before those of none.
+        of Bernoulli laws is beyond either somewhere. The second leaves the support, so that arms of one bad reward
+        are pulled before those of none. Small budgets cannot afford that. With the divergence in its place, an arm
+        that began badly comes back; with the first alone, pulls go to the arms that lead. The mean of both is better
+        than either.
         """
         cdef double n = <double>self.pulls[i], mean = (self.mean[i] - self.low[i]) / self.span[i], middle, scale, both
-        cdef double varies, half, at_bound, halfway
+        cdef double varies, half, at_bound, halfway, apart
         if n == 0.0:
             return self.low[i] if k == 0 else self.high[i]
         middle = (n * mean + 0.5) / (n + 1.0)
@@ -106,8 +112,10 @@ cdef class PairSelector(LucbSelector):
         varies = fmax(mean * (1.0 - mean), 0.0)
         half = sqrt(scale * (2.0 * varies + scale))
         at_bound = (mean + scale + (half if k else -half)) / (1.0 + 2.0 * scale)
-        if self.few:
-            return self.low[i] + self.span[i] * at_bound
+        if self.small:
+            mean = fmin(fmax(mean, 0.0), 1.0)
+            apart = kl_upper(mean, scale) if k else kl_lower(mean, scale)
+            return self.low[i] + self.span[i] * 0.5 * (at_bound + apart)
         half = sqrt(scale * (2.0 * varies + scale * (varies + 0.25)))
         halfway = (mean + 0.5 * scale + (half if k else -half)) / (1.0 + scale)
         both = fmax(at_bound, halfway) if k else fmin(at_bound, halfway)
@@ -363,11 +371,11 @@ cdef class PairSelector(LucbSelector):
     cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil:
         """How many of the pulls of a pair arm i gets: as large a share as it has of the variance of the difference.
 
-        Half of them where pulls are few. By variance, a rival of one or two pulls gets nearly all of them; an arm that
-        leads by luck is then found out late.
+        Half of them of a small budget until either has EVEN. By variance, a rival of one or two pulls gets nearly all
+        of them; an arm that leads by luck is then found out late.
         """
         cdef double ours = self._variance(i)
-        if self.few:
+        if self.small and min(self.pulls[i], self.pulls[j]) < EVEN:
             return 0.5 * pulls
         return pulls * ours / (ours + self._variance(j))
 

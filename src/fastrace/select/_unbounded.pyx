@@ -16,7 +16,7 @@ from fastrace._math._skewness cimport (EVENTS_ENOUGH, constant_rows, stream_vari
                                        tail_variance, value_size)
 from fastrace._math._tilts cimport FIRST_TILTS, TILTS, log_beyond, log_tilted, sums_t, tilts_init, tilts_t, turned
 from fastrace.select._lucb cimport LucbSelector
-from fastrace.select._pairs cimport DEPTH, END_STEPS, PairSelector
+from fastrace.select._pairs cimport DEPTH, END_STEPS, EVEN, PairSelector
 
 import numpy as np
 
@@ -138,6 +138,9 @@ cdef class UnboundedSelector(PairSelector):
             self.scale[i] = sqrt(self.m2[i] / freedom + 0.01 * usual)
 
     # What to pull: estimates, without a promise.
+
+    def _small(self):
+        return EVEN         # bounds know no end of a support to leave, and even shares alone are of no use above it
 
     cdef double _variance(self, Py_ssize_t i) noexcept nogil:
         cdef double n = <double>self.pulls[i], scale = self.scale[i] * self.scale[i]

@@ -81,7 +81,7 @@ def select_best(
     max_pulls : int, optional
         Pulls after which to stop with the best answer so far, ``stopped_by="max_pulls"`` and an error bound that says
         what it is worth; at least one per arm. By default there is no budget. Of a table they are cells read, each
-        counted once. With fewer than 16 per arm, `LUCB` pulls others than with more, so that fewer answers are wrong;
+        counted once. With fewer than 512 per arm, `LUCB` pulls others than with more, so that fewer answers are wrong;
         say the whole budget at once. One below the first look, or the first round of a plan, is shared out evenly among
         the arms. ``result.race``, the rule, has all pulls: ``result.race.run(pull)`` goes on, up to
         further `max_pulls` or `max_seconds`.

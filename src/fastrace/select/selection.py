@@ -298,7 +298,7 @@ class Selection(OverTables, PullsInFlight):
         max_pulls : int, optional
             Pulls after which to stop with the best answer so far; at least one per arm. They count from the beginning,
             and a later call may go on. Of a table in random order they are cells read, each counted once. Say the whole
-            budget at once: with fewer than 16 pulls per arm `LUCB` pulls others than with more, see there, and fewer
+            budget at once: with fewer than 512 pulls per arm `LUCB` pulls others than with more, see there, and fewer
             than the rule asks for at first are shared out evenly among the arms.
         order : {"random", "given"}, default "random"
             How to read a table. ``"random"``: the rule draws the rows uniformly at random, whatever order the table is
