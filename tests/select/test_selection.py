@@ -150,6 +150,27 @@ def test_a_small_budget_without_a_support_is_shared_out(rng):
     assert_same(result.race.run(source, 600), fr.LUCB(3, 1, support=None).run(RecordedPulls(rewards), 600))
 
 
+@pytest.mark.parametrize(("budget", "least", "without"), [(5000, 11, 0), (4300, 2, 0), (4150, 0, 25)])
+def test_a_small_budget_after_a_bad_reward_leaves_pulls_for_all_arms(rng, budget, least, without):
+    """A larger first request has paid for 4,096 pulls of the first 21 arms by then; 54 more are had for 79 arms."""
+    asked = []
+
+    def pull(arms, counts):
+        asked.append(counts.sum())
+        rewards = rng.normal(np.repeat(arms, counts) / 100.0)
+        if len(asked) == 1:
+            rewards[100] = np.nan
+        return rewards
+
+    rule = fr.LUCB(100, 1, support=None)
+    with pytest.raises(ValueError, match="reward 100 of arm 0 is nan"):
+        rule.run(pull, 20_000)
+    result = rule.run(pull, budget)
+    assert sum(asked) == budget + 1 and result.stopped_by == "max_pulls"
+    assert result.pulls.min() == least and (result.pulls == 0).sum() == without
+    assert any("25 arms had no pull" in words for words in result.warnings) == (without > 0)
+
+
 def test_a_budget_that_bought_the_promise_is_no_reason_to_warn():
     easy = BernoulliPulls([0.0, 1.0, 0.0], rng=1)
     assert fr.SAR(3, 1, 900).run(easy).warnings == ()

@@ -371,7 +371,7 @@ cdef class PairSelector(LucbSelector):
     cdef double _share(self, Py_ssize_t i, Py_ssize_t j, double pulls) noexcept nogil:
         """How many of the pulls of a pair arm i gets: as large a share as it has of the variance of the difference.
 
-        Half of them of a small budget until either has EVEN. By variance, a rival of one or two pulls gets nearly all
+        Half of them of a small budget until both have EVEN. By variance, a rival of one or two pulls gets nearly all
         of them; an arm that leads by luck is then found out late.
         """
         cdef double ours = self._variance(i)

@@ -58,7 +58,7 @@ cdef class Selector:
     cdef int64_t *owed
     cdef int64_t *piece
     cdef Py_ssize_t n_asked, served
-    cdef int64_t each               # pulls of each arm that the first request is for, while it is cut short; else 0
+    cdef readonly int64_t each      # pulls of each arm that the first request is for, while it is cut short; else 0
     cdef double *rewards            # of one piece
     cdef readonly bint asking       # a source was asked for a piece, and the rule has not taken its rewards
     cdef Py_ssize_t n_arrived       # arms of that piece, once its rewards have come; 0 before

@@ -187,7 +187,7 @@ class LUCB(Selection):
     of the two gets the share of the pulls that its mean has of the variance of their difference [5]_.
 
     Where the `max_pulls` of a call (`run`, `select_best`, `race_async`) are fewer than 512 per arm, or 16 without a
-    support, the rule plays for that budget. Both arms of a pair are pulled equally often until either has had 16 pulls.
+    support, the rule plays for that budget. Both arms of a pair are pulled equally often until both have had 16 pulls.
     With a support, arms are ordered by the mean of Wilson's score bound and the bound of `KLLUCB` at the level above:
     the score bounds used otherwise may leave the support, so that an arm with one bad reward goes before one with
     none. Fewer answers are wrong then, most of all where means are high: with .99 and nineteen arms of .97, 23.8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import math
 from abc import abstractmethod
@@ -250,6 +251,14 @@ class Selection(OverTables, PullsInFlight):
             self._flight.aim()          # the request may be another
         return suited
 
+    def _share_out(self, limit: int, flight: Any) -> None:
+        """Share a budget below the first request so that it suffices for all arms, whatever was paid for of some."""
+        paid, most = self._core._made() + flight.paid - flight.used, limit - int(flight.failed.sum())
+        whole = limit // self._n_arms
+        share = bisect.bisect(range(1, whole + 1), most, key=lambda each: int(np.maximum(paid, each).sum()))
+        if share < whole:
+            self._suit(max(share, 1) * self._n_arms)
+
     def _paid(self) -> bool:
         return self._core.total > 0 or self._under_way
 
@@ -376,6 +385,8 @@ class Selection(OverTables, PullsInFlight):
         endless = self._need_not_end() and max_pulls is None and ledger is None
         readable = ledger is not None and limit >= ledger.n_rows * self._n_arms
         self._suit(None if readable else limit)
+        if self._flight is not None and self._core.each > 0:
+            self._share_out(limit, self._flight)
 
         def run(part: int, last: bool) -> bool:
             if ledger is None:
