@@ -28,6 +28,8 @@ cdef enum:
     SEARCH = 10         # wealths that a pair or a search takes, per pair or arm, roughly
     SHARE = 100         # wealths per pull, at most, that tests whether to stop may take
     EARLIER_BETS = 10   # that rules saved without their number had
+    BOUND_COST = 30     # nanoseconds, roughly; and with a divergence
+    DIVERGENCE_COST = 1500
     SMALL = 512         # pulls per arm; a smaller budget is played for, not the promise
     LEAST_STEPS = 12    # halvings towards the cut that is hardest on a pair
 
@@ -60,7 +62,7 @@ cdef class PairSelector(LucbSelector):
         self.goal = log_inv_delta
         self.held[0] = self.held[1] = self.only = -1
         self.failed = NAN
-        self.bound_cost = 30
+        self.bound_cost = BOUND_COST
         ladder_init(&self.ladder)
 
     cdef int absorb(self, Py_ssize_t arm, const double *rewards, int64_t count) except -1 nogil:
@@ -82,6 +84,7 @@ cdef class PairSelector(LucbSelector):
         small = max_pulls is not None and max_pulls < self._small() * self.n_arms
         self.stale = self.stale or small != self.small
         self.small = small
+        self.bound_cost = DIVERGENCE_COST if small else BOUND_COST
         return super()._allow(max_pulls) or small
 
     def _small(self):
