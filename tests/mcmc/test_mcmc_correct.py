@@ -330,6 +330,24 @@ def test_a_reference_or_a_prior_that_is_not_the_models_is_told():
         assert mcmc.correct(drawn(about, (2, 300)), surrogate, same, 1).warnings == ()
 
 
+@pytest.mark.parametrize("log_prior", [False, True])
+def test_normal_densities_of_other_priors_are_told(log_prior):
+    """Draws of a Reference's normal density lack what it leaves of the prior, which no decision reads."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(60, 1))
+    y = rng.random(60) < special.expit(x[:, 0])
+    prior = {"log_prior": lambda theta: -0.5 * float(theta @ theta) / 0.04} if log_prior else {
+        "prior": mcmc.Laplace(0.0, 0.1)}
+    model = mcmc.GLM(x, y, **prior)
+    about = model.reference()
+    with pytest.warns(UserWarning, match="the prior of the model is not normal: over these draws"):
+        mcmc.correct(drawn(about, (2, 300)), about, model, 1)
+    X = rng.normal(size=(20_000, 2))
+    many = mcmc.GLM(X, rng.random(20_000) < special.expit(X[:, 0]), prior=mcmc.StudentT(3.0, 0.0, 2.5))
+    about = many.reference()
+    assert mcmc.correct(drawn(about, (2, 300)), about, many, 1).warnings == ()     # next to normal there
+
+
 class Cut:
     """A bar that is cut short once so many draws of all chains are decided."""
 
@@ -365,6 +383,12 @@ def test_what_is_decided_is_not_lost(monkeypatch, decision, error):
     np.testing.assert_array_equal(error.trace.draws, whole.draws[:, :96])
     np.testing.assert_array_equal(error.trace.rows, whole.rows[:, :96])
     assert error.trace.names == ("base", "age") and error.trace.kernel["decision"] == decision
+    assert error.trace.warnings == () and "numbers from 96 on of those that came are left" in error.__notes__[-1]
+    error.__notes__.clear()
+    other = mcmc.compress(mostly_ones(2000, prior_sd=0.5, names=["base", "age"]))
+    with pytest.warns(UserWarning, match="has another prior"), pytest.raises(type(error)):
+        mcmc.correct(draws, other, model, 1, decision=decision)
+    assert len(error.trace.warnings) == 1       # before the first decision
     error.__notes__.clear()
 
 
@@ -387,12 +411,13 @@ def test_an_interrupt_amid_the_chains_and_a_warning_that_is_an_error_lose_nothin
         with pytest.raises(KeyboardInterrupt) as caught:
             mcmc.correct(draws, about, model, 1)
     found = caught.value.trace
-    assert [len(chain) for chain in found.chains] == [64, 64, 32] and found.n_draws == 32
+    assert [len(chain) for chain in found.chains] == [32, 32, 32]        # as many of each
+    assert mcmc.check_bias(model, found, draws=draws[:, :32], surrogate=about, rng=1).n_checked > 0
     np.testing.assert_array_equal(found.draws, whole.draws[:, :32])
     with warnings.catch_warnings(), pytest.raises(UserWarning, match="standard deviations from the mean") as caught:
         warnings.simplefilter("error")
         mcmc.correct(drawn(about, (3, 200)) + 2.0 * about.factor[0, 0], about, model, 1, decision="exact")
-    assert caught.value.trace.n_draws == 200
+    assert caught.value.trace.n_draws == 200 and caught.value.__notes__[-1].endswith("200 draws of each chain")
 
 
 def test_progress_of_a_correction_is_shown(capsys):

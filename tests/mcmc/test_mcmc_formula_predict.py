@@ -80,7 +80,8 @@ def test_new_frames_are_read_as_the_rows_of_the_model_were(frame, formula, famil
 
 def test_splines_beyond_their_knots_are_warned_of(frame):
     for formula, ends in (("y ~ bs(x, df=4)", (frame.x.min(), frame.x.max())), ("b ~ (bs(x, df=4) | g)", None),
-                          ("y ~ bs(x, 5, None, 3, upper_bound=99.0)", (frame.x.min(), 99.0))):
+                          ("y ~ bs(x, 5, None, 3, upper_bound=99.0)", (frame.x.min(), 99.0)),
+                          ("y ~ bs(x, 5, None, 3, None, -50.0, 99.0)", (-50.0, 99.0))):
         model = mcmc.GLM.from_formula(formula, frame, family="gaussian" if formula[0] == "y" else "logistic")
         trace = drawn(model)
         low, high = ends or (frame.x.min(), frame.x.max())

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from fastrace import mcmc
 from fastrace._models._arrow import Arrow, Quadratic
@@ -423,3 +423,26 @@ def test_hyperparameters_without_a_normal_density_are_left_again(size):
         assert inner.marginal_of(phi) == -np.inf
         draws = inner.draws(np.r_[np.ones(6), phi], 20, np.random.default_rng(1))
         assert np.isfinite(inner.marginal_of(draws[-1, 6:])) and (np.ptp(draws, axis=0) > 0.0).all()
+
+
+def test_an_expansion_with_another_prior_is_refused_and_one_with_the_same_is_not():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(3000, 3)) * [1.0, 20.0, 0.3]
+    y = rng.random(3000) < special.expit(X[:, 0])
+
+    def of(mean, sd):
+        return mcmc.LogDensity(lambda t: -0.5 * float((t - mean) @ (t - mean)) / sd**2, lambda t: (mean - t) / sd**2)
+
+    wide, narrow = (mcmc.GLM(X, y, prior=of(*prior)) for prior in ((0.0, 10.0), (2.0, 0.1)))
+    for kernel in (mcmc.SurrogateMetropolis, mcmc.HMC):
+        with pytest.raises(ValueError, match="another prior than the model"):
+            kernel(narrow, psi_hat=mcmc.compress(wide))
+        kernel(mcmc.GLM(X, y, prior=of(0.0, 10.0)), psi_hat=mcmc.compress(wide))    # another function, the same values
+    order = rng.permutation(3000)
+    weak = mcmc.compress(mcmc.GLM(X, y, prior="weak"))
+    for table in (X[order], np.asfortranarray(X[order])):
+        mcmc.SurrogateMetropolis(mcmc.GLM(table, y[order], prior="weak"), psi_hat=weak)     # in units of sums over rows
+    by_sd = mcmc.compress(mcmc.GLM(X, y, prior_sd=0.7))
+    mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior=mcmc.Normal(0.0, 0.7)), psi_hat=by_sd)
+    with pytest.raises(ValueError, match="another prior than the model"):
+        mcmc.SurrogateMetropolis(mcmc.GLM(X, y, prior=mcmc.Normal(0.0, 0.701)), psi_hat=by_sd)

@@ -48,6 +48,7 @@ Array = NDArray[np.float64]
 _COLLINEAR = 1e12  # variance of a coefficient, beside that if all others were given, that is rounding
 _PASSES = 6  # over chunks, at most
 _FAR = 6.0  # standard deviations beyond the bulk, as of chains: draws of long tails say points that are far
+_ROUNDED = 1e-5  # relative, within which priors are alike; those of columns in single precision are
 _MOST_LED = 12  # times that parts of the prior which Newton's steps leave out lead to a point farther on
 _NEAR = 0.1  # share of the posterior's reach within which the last of these points is
 _SIZES = 1.0, 0.5, 0.25, 0.125, 0.0625  # of the step there, until the posterior is higher
@@ -238,7 +239,7 @@ def compress(
     UserWarning
         If `chunks` came, and are an iterator or have `psi_hat` beside them, and the expansion is farther from its mode
         than the posterior reaches, sqrt(n_seen) standard deviations; of the rows of a model, if `psi_hat` came and is
-        farther by 6 more.
+        farther by 6 more and the prior is normal.
 
     Notes
     -----
@@ -311,8 +312,9 @@ def compress(
     if psi_hat is not None:
         point = _given_point(model, prior.n_seen, (model.names or ())[: prior.n_seen], psi_hat)
         out = _expanded_at(model, prior, point, expansion_of(model, point))
-        _tell_how_far(out, math.sqrt(prior.n_seen) + _FAR, "psi_hat is", "compress(model, "
-                      "psi_hat=compressed.mode) goes on from there, and compress(model) finds a point itself")
+        if prior.normal:        # the mode of another may be far from where its draws are
+            _tell_how_far(out, math.sqrt(prior.n_seen) + _FAR, "psi_hat is", "compress(model, "
+                          "psi_hat=compressed.mode) goes on from there, and compress(model) finds a point itself")
         return out
     if prior.n_hyper == 0 and not prior.given[2]:
         try:
@@ -583,10 +585,45 @@ def require_of(compressed: Compressed, model: Model, with_prior: bool = True) ->
 
 
 def has_prior_of(compressed: Compressed, model: Model) -> bool:
-    """Whether an expansion has the prior of a model, as far as numbers say."""
-    own, other = compressed.prior.given, prior_of(model).given
+    """Whether an expansion has the prior of a model.
+
+    Priors in units of the data are sums over rows, which rounding makes differ with the order of these. Densities of a
+    user's own are compared by their values about the point of expansion.
+    """
+    own, other = compressed.prior, prior_of(model)
     parts = [part and (part.precision.tolist(), part.shift.tolist()) for part in (compressed._part, model.prior_part)]
-    return own[:4] == other[:4] and [p for _, p in own[4]] == [p for _, p in other[4]] and parts[0] == parts[1]
+    if not (_alike(own.given[:4], other.given[:4]) and _alike(*parts)):
+        return False
+    if [places for _, places in own.given[4]] != [places for _, places in other.given[4]]:
+        return False
+    if not own.given[4]:
+        return True
+    sd = 1.0 / np.sqrt(np.maximum(compressed.curvature.diagonal(), 1e-12))
+    rng = np.random.default_rng(0)
+    psi = compressed.psi_hat + np.array([[0.0], [1.0], [1.0], [3.0]]) * sd * rng.standard_normal((4, own.n_seen))
+    points = np.column_stack([psi, rng.standard_normal((4, own.n_hyper))])
+    values = np.array([[_value(prior, theta) for theta in points] for prior in (own, other)])
+    if not np.array_equal(np.isfinite(values[0]), np.isfinite(values[1])):
+        return False
+    values = values[:, np.isfinite(values[0])]
+    apart = values[0] - values[1]           # a constant is none of a prior's
+    return not apart.size or float(np.ptp(apart)) <= _ROUNDED * (1.0 + float(np.abs(values).max()))
+
+
+def _value(prior: JointPrior, theta: Array) -> float:
+    try:
+        return float(prior.value_of(theta))
+    except (ValueError, ArithmeticError):
+        return math.nan
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether nested tuples hold the same words, and numbers that are the same but for rounding."""
+    if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, (int, float, np.number)) and isinstance(other, (int, float, np.number)):
+        return math.isclose(one, other, rel_tol=_ROUNDED, abs_tol=1e-12)
+    return bool(one == other)
 
 
 def require_of_map(compressed: Compressed, model: Any) -> None:

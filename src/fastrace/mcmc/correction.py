@@ -43,6 +43,7 @@ _WIDER = 1.5            # times as wide as they should be, or as narrow, that dr
 _AWAY = 0.5             # standard deviations from where they should be, or so many,
 _FOR_WIDTHS = 400       # if there are so many
 _LARGE = 500            # parameters, and these are not too many to look
+_BESIDE = 0.1           # of a log density, about the standard deviations by which a mean is off
 _SLICE = 32             # draws of a chain that are decided before those of the next
 _ALIKE = 0.01           # standard deviations, or share of one, within which a normal density is that of the model
 _DRAWS = 400            # whose weights tell Pareto k where decisions are races
@@ -109,7 +110,8 @@ def correct(
     UserWarning
         If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws lie elsewhere, or are much
         wider or narrower, than under the prior of the model that was expanded, where that is normal; if a `Compressed`
-        has another prior than the model, or a `Reference` is not that of the model; also in ``Trace.warnings``.
+        has another prior than the model, a `Reference` is not that of the model, or the prior, over the draws, is no
+        normal one of which the density of a `Reference` is made; also in ``Trace.warnings``.
 
     See Also
     --------
@@ -126,8 +128,13 @@ def correct(
     hundreds.
 
     All chains are decided side by side, 32 draws of each at a time. An exception that ends this early, from a function
-    of yours or Ctrl-C, comes through unchanged but for a note. Its attribute ``trace`` holds what is decided, which
-    another call on the draws that are left goes on from.
+    of yours or Ctrl-C, comes through unchanged but for a note. Its attribute ``trace`` holds what is decided. To go on
+    from there, put the last draws of that trace before the draws that are left, in the coordinates of these, and leave
+    out the first draw of each chain that comes of them: the first one of a call is taken as it is.
+
+    The normal density of a `Reference` is prior times expansion where the prior is normal. Of another prior it holds a
+    normal approximation at `theta_hat`, and nothing of a ``log_prior=``: draws of it then lack a factor that decisions
+    do not give back. Draws of a sampler on ``Compressed.log_likelihood`` plus the log prior lack none.
 
     References
     ----------
@@ -176,10 +183,12 @@ def correct(
     about |= {"delta": delta} if decision == "race" else {}
     parts: list[list[Steps]] = [[] for _ in ways]
     trace: Trace | None = None
+    early = _of_another(array, surrogate, model)
+    _warn(early)
 
-    def made() -> Trace:
+    def made(n_draws: int) -> Trace:
         names = (model.natural_names or ()) if array.shape[2] == model.dim else ()
-        chains = tuple(joined(own) if own else parts[0][0][:0] for own in parts)
+        chains = tuple(joined(own)[:n_draws] for own in parts)
         return Trace(chains, about | {"pareto_k": k}, (), (), time.perf_counter() - began, names=names,
                      parts=getattr(model, "parts", ()) if names else (), shown_last=model._shown_last,
                      variables=model._variables_of(names) if names else ())
@@ -193,20 +202,27 @@ def correct(
                 show(min(first + _SLICE, array.shape[1]) * len(array))
         if decision == "exact" and left.size >= _pareto.LEAST:
             k = _pareto.smoothed(left.ravel())[1]
-        trace = made()
-        problems = [*_of_another(surrogate, model), *_problems(trace, recorded(array), k, model)]
-        problems += _density_problems(array, surrogate, model, problems)
-        trace = trace._told(warnings=tuple(problems))
-        for words in problems:
-            warnings.warn(words, stacklevel=_checks.users_level())
+        trace = made(array.shape[1])
+        problems = _problems(trace, recorded(array), k, model)
+        problems += _density_problems(array, surrogate, model, [*early, *problems])
+        trace = trace._told(warnings=(*early, *problems))
+        _warn(problems)
     except BaseException as error:      # also a warning that is an error
-        if parts[0]:
-            so_far = trace or made()
-            on = (f"{counted(so_far.n_draws, 'draw')} of each chain; of those that came, numbers from "
-                  f"{so_far.n_draws} on are left, which another call corrects")
-            handed_over(error, "trace", so_far, on, so_far.n_draws > 0, KEPT)
+        n_draws = sum(map(len, parts[-1]))
+        if n_draws:
+            so_far = trace or made(n_draws)._told(warnings=(*early, *_of_weights(k)))
+            on = f"{counted(n_draws, 'draw')} of each chain"
+            if n_draws < array.shape[1]:
+                on += (f"; numbers from {n_draws} on of those that came are left: correct them with the last one of "
+                       f"error.trace before them, which the first draw of that trace then repeats")
+            handed_over(error, "trace", so_far, on, True, KEPT)
         raise
     return trace
+
+
+def _warn(problems: Sequence[str]) -> None:
+    for words in problems:
+        warnings.warn(words, stacklevel=_checks.users_level())
 
 
 class Proposals(NamedTuple):
@@ -360,8 +376,8 @@ def _check_columns(seen: Array, surrogate: Compressed | Reference, model: Model)
                          f"give draws as a dict by name")
 
 
-def _of_another(surrogate: Compressed | Reference, model: Model) -> list[str]:
-    """What says that the surrogate was not made of this model, in words; that its rows are others is refused."""
+def _of_another(array: Array, surrogate: Compressed | Reference, model: Model) -> list[str]:
+    """What says that draws of the surrogate are not of prior times expansion of this model, in words."""
     if isinstance(surrogate, Compressed):
         opaque = model.joint_prior is None and model.log_prior is not None      # no expansion has such a prior
         if model.own_surrogate is not None or (not opaque and has_prior_of(surrogate, model)):
@@ -375,13 +391,24 @@ def _of_another(surrogate: Compressed | Reference, model: Model) -> list[str]:
     sd, own = np.linalg.norm(surrogate.factor, axis=1), np.linalg.norm(factor, axis=1)
     away, ratio = np.abs(surrogate.center - center) / sd, own / sd
     odd = np.maximum(away, np.abs(ratio - 1.0))
-    if not (odd > _ALIKE).any():
+    if (odd > _ALIKE).any():
+        worst = int(odd.argmax())
+        return [f"the Reference is not that of the model: at its theta_hat the normal density of the model has a mean "
+                f"of {called(np.eye(len(odd))[worst], model.names)} {away[worst]:.2g} standard deviations away, and "
+                f"{ratio[worst]:.3g} times the standard deviation. Draws that were made with it are of another "
+                f"density, which is not corrected: give what model.reference() of this very model returns"]
+    beside = model.log_prior_beside(surrogate)
+    if beside is None:
         return []
-    worst = int(odd.argmax())
-    return [f"the Reference is not that of the model: at its theta_hat the normal density of the model has a mean of "
-            f"{called(np.eye(len(odd))[worst], model.names)} {away[worst]:.2g} standard deviations away, and "
-            f"{ratio[worst]:.3g} times the standard deviation. Draws that were made with it are of another density, "
-            f"which is not corrected: give what model.reference() of this very model returns"]
+    flat = array[:, :, : model.dim].reshape(-1, model.dim)
+    values = np.array([beside(theta) for theta in flat[:: max(1, len(flat) // _DRAWS)]])
+    spread = float(values.std()) if np.isfinite(values).all() else math.inf
+    if not spread > _BESIDE:
+        return []
+    return [f"the prior of the model is not normal: over these draws its log density and that of the normal density "
+            f"of the Reference differ by {spread:.2g} (standard deviation). Draws made of center and factor have the "
+            f"prior of that density, and decisions read none: draw prior times expansion by a sampler of your own on "
+            f"mcmc.compress(model), or run mcmc.sample. If so these were made, all is well"]
 
 
 def _expected(surrogate: Compressed | Reference, model: Model) -> tuple[Array, Array] | None:
@@ -490,15 +517,20 @@ def _by_minibatches(rng: np.random.Generator, own: Array, kernel: SurrogateMetro
         yield place, steps
 
 
+def _of_weights(k: float) -> list[str]:
+    if not k > _pareto.MOST:
+        return []
+    return [f"Pareto k of the weights of the draws is {k:.2g}, above {_pareto.MOST}: the surrogate misses a part of "
+            f"the posterior, and the chain gets stuck there. {_EXPAND_AGAIN}, or run mcmc.sample"]
+
+
 def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str]:
     """What is wrong with the draws, in words."""
     out = []
     if math.isnan(k):
         out.append(f"Pareto k needs {_pareto.LEAST} draws, and {counted(proposed[..., 0].size, 'draw')} came: nothing "
                    f"says how good the surrogate is")
-    if k > _pareto.MOST:
-        out.append(f"Pareto k of the weights of the draws is {k:.2g}, above {_pareto.MOST}: the surrogate misses a "
-                   f"part of the posterior, and the chain gets stuck there. {_EXPAND_AGAIN}, or run mcmc.sample")
+    out += _of_weights(k)
     before = replace(trace, chains=tuple(replace(steps, draws=own) for steps, own in
                                          zip(trace.chains, proposed, strict=True)))
     share = float(before.ess().min()) / (trace.n_chains * trace.n_draws)

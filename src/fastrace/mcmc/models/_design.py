@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import io
 import pickle
 import re
@@ -214,7 +215,8 @@ class _Spline:
     def __call__(self, x: Any, *args: Any, **given: Any) -> Any:
         basis, values = self.made(x, *args, **given), np.asarray(x)
         if not self.ends:
-            bounds = given.get("lower_bound"), given.get("upper_bound")
+            called = inspect.signature(self.made).bind(x, *args, **given).arguments
+            bounds = called.get("lower_bound"), called.get("upper_bound")
             self.ends = tuple(float(own if end is None else end) for own, end in
                               zip((values.min(), values.max()), bounds, strict=True))
         beyond = np.flatnonzero((values < self.ends[0]) | (values > self.ends[1]))
