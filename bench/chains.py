@@ -9,10 +9,10 @@ smallest number over all parameters, scales included. A goal is the row's: a way
 beside the one that reaches it, where one does. "Set-up" is all that comes before the first step: modes,
 expansions, bounds, pilots; of NumPyro, PyMC and nutpie compiling and warm-up. PyTensor starts with the compiler
 that it finds, without PYTENSOR_FLAGS, and with no code that it compiled before. "Draws" of ours holds tuning and
-the checks of the draws. A rival that has no answer after `--limit` CPU seconds (180 by default) is stopped, and
+the checks of the draws. A rival that has no answer after `--limit` CPU seconds (300 by default) is stopped, and
 the table says so. A row where a rival is faster, set-up left out or counted, is marked. Prints Markdown, and
 writes `bench/results/chains.csv`; rows that are not asked for stay as they are there, and so do ways beside those
-of `--only`, which are "ours", "rivals", or one by its name. All rows take about an hour and a half.
+of `--only`, which are "ours", "rivals", or one by its name. All rows take about an hour and three quarters.
 """
 
 # ruff: noqa: E402    (threads are limited before NumPy and JAX are imported)
@@ -601,7 +601,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help="names of rows; all by default")
     parser.add_argument("--only", action="append", metavar="WAY", help='"ours", "rivals" or a way; more than once')
-    parser.add_argument("--limit", type=int, default=180, help="CPU seconds of each way")
+    parser.add_argument("--limit", type=int, default=300, help="CPU seconds of each way")
     parser.add_argument("--list", action="store_true", help="show the names of the rows")
     parser.add_argument("--one", nargs=2, metavar=("ROW", "WAY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
