@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import gc
 import json
 import math
 import pickle
@@ -212,7 +213,15 @@ def sums(n, wrong=(), manager=None):
                 scorer=match(), early_stopping=manager)
 
 
+@pytest.fixture
+def collected():
+    """Streams that Inspect leaves open are warned of here, where that is ignored, and not in some later test."""
+    yield
+    gc.collect()
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.usefixtures("collected")
 def test_inspect_stops_evaluations_of_two_models_and_keeps_the_verdict_in_the_log():
     options = {"display": "none", "log_dir": "memory://logs", "max_samples": 3}
     reference = inspect_ai.eval(sums(60, wrong=range(0, 62, 2)), "mockllm/reference", **options)[0]
@@ -259,6 +268,7 @@ def wrong_verdicts(n_runs, delta, shuffle, **options):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.usefixtures("collected")
 @few_or_many("n_runs", few=12, many=200)
 def test_a_verdict_in_inspect_is_seldom_wrong(n_runs):
     """Those of samples in the given order, where the first ones are right, are wrong: the test can fail."""
