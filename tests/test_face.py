@@ -277,3 +277,9 @@ def test_a_subclass_of_a_user_may_have_braces_in_its_docstring(base):
 @pytest.mark.parametrize("name", sorted(catalogue.public_classes()))
 def test_no_docstring_holds_the_name_of_a_shared_paragraph(name):
     assert not re.search(r"^ *(\{[\w ]+\} ?)+$", catalogue.public_classes()[name].__doc__ or "", flags=re.M)
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.public_classes()))
+def test_no_docstring_holds_a_control_character(name):
+    r"""As the tab that is left of \text where a backslash is not doubled."""
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", catalogue.public_classes()[name].__doc__ or "")

@@ -306,6 +306,9 @@ def test_draws_from_elsewhere_are_warned_of(shift):
     for surrogate in (about, mcmc.compress(model)):
         with pytest.warns(UserWarning, match="'(base|age)' lie (0.9|1|1.9|2)[0-9.]* standard deviations from the mean"):
             mcmc.correct(drawn(about, (2, 300)) + shift * sds, surrogate, model, 1)
+    drift = np.linspace(-1.0, 1.0, 300)[:, None] * sds
+    with pytest.warns(UserWarning, match="R-hat of .*: chains, or .*Give more draws of the surrogate, thinned, or"):
+        mcmc.correct(drawn(about, (2, 300)) + drift, about, model, 1)
 
 
 def test_a_reference_or_a_prior_that_is_not_the_models_is_told():

@@ -72,6 +72,7 @@ def test_options_of_the_race_are_passed_on():
     ({"sd": 0.6}, "at most 0.5"),
     ({"correlation": 1.0}, r"correlation is 1.0; a number in \[0, 1\)"),
     ({"n_races": 0}, "n_races is 0"),
+    ({"n_rows": 0}, "n_rows is 0; at least 1"),
     ({"n_arms": 1}, "n_arms is 1; at least 2"),
     ({"bound": "best"}, "bound is 'best'"),
     ({"hue": 1}, "unexpected keyword argument 'hue'"),

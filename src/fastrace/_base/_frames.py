@@ -368,7 +368,8 @@ def as_table(rewards: Any, name: str = "rewards", needed: str = "a table of numb
     if isinstance(rewards, Mapping):
         return _stacked(rewards, name)
     if rewards is None or isinstance(rewards, (str, bytes, set)):
-        raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first")
+        raise TypeError(f"{name} is of type {type(rewards).__name__}; {needed} is needed: read files first, "
+                        f"and take columns out of their frame")
     _refuse_words(_words(rewards), name)
     array = _array(rewards, name)
     _checks.refuse_rounded(rewards, array, name)

@@ -49,6 +49,7 @@ def diagnosis(
     least_accepted: float | None = None, exchange_advice: str = "",
     refusal_advice: str = "", unconstrained: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     judged: dict[str, NDArray[np.float64]] | None = None, rests_on_proposals: bool = True, divergence_advice: str = "",
+    more_advice: str = "",
 ) -> tuple[str, ...]:
     """Problems with the draws, one sentence each.
 
@@ -62,6 +63,7 @@ def diagnosis(
     `rests_on_proposals` says whether a chain that refuses most proposals stands still: not where it has other moves
     for all coordinates. Then refusals are spoken of only where R-hat or effective sizes are bad.
     `divergence_advice` is what to do about divergent trajectories.
+    `more_advice` is how to have more draws, where they are not of `sample`.
     """
     out, n = [], trace.n_draws
     flat = trace._flat() if trace.chains else np.empty((0, 0, 0))
@@ -73,9 +75,9 @@ def diagnosis(
             f"miss the rest: give starts of their own, init of shape {(trace.n_chains, *trace.draws.shape[2:])}, or "
             f"leave init out where the kernel has starts"
         )
-    slow = _disagreement(subjects, exchange_advice) if n >= _LEAST else []
+    slow = _disagreement(subjects, exchange_advice or more_advice) if n >= _LEAST else []
     if n >= ENOUGH:
-        slow += _too_few_effective(subjects, refusal_advice)
+        slow += _too_few_effective(subjects, refusal_advice, more_advice)
     out += slow
     if n >= ENOUGH and real:
         accepted, least = trace.accepted.mean(axis=1), _REFUSING if least_accepted is None else least_accepted
@@ -200,7 +202,7 @@ def _clearly_agree(values: NDArray[Any], limit: float) -> bool:
     return bool((each_rhat(values[:, ::step]) <= 1.0 + _CLEARLY * (limit - 1.0)).all())
 
 
-def _too_few_effective(subjects: _Subjects, refusal_advice: str = "") -> list[str]:
+def _too_few_effective(subjects: _Subjects, refusal_advice: str = "", more_advice: str = "") -> list[str]:
     """Words on effective sizes."""
     names, n_chains, n = subjects.names, subjects.n_chains, subjects.n_draws
     needed = ess_limit(n) * n_chains
@@ -211,10 +213,11 @@ def _too_few_effective(subjects: _Subjects, refusal_advice: str = "") -> list[st
         return []
     worst = int(np.argmin(ess))
     other = "" if refusal_advice else ", take a kernel with another proposal, or write the model in other parameters"
+    advice = more_advice or f"Give mcmc.sample a larger n_draws{other}"
     return [
         f"the effective sample size of {names[worst]} is {ess[worst]:.0f} in {n_chains} x {n} "
-        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: give "
-        f"mcmc.sample a larger n_draws{other}"
+        f"draws, and at least {needed:.0f} are needed for means and deviations to be trusted: "
+        f"{advice[0].lower()}{advice[1:]}"
     ]
 
 

@@ -38,6 +38,7 @@ Decided = tuple[NDArray[np.intp], Steps]
 _INDEPENDENT = 0.3      # effective draws a draw, below which proposals are not independent
 _LEAST = 0.2            # share of proposals accepted
 _EXPAND_AGAIN = "Expand where these draws are, with mcmc.compress(model, psi_hat=trace), and sample that again"
+_MORE = "Give more draws of the surrogate, thinned, or expand again where these are, with psi_hat=trace"
 _FAR = 6.0              # standard deviations from the expansion, beyond which a scale is no logarithm
 _WIDER = 1.5            # times as wide as they should be, or as narrow, that draws are not by chance,
 _AWAY = 0.5             # standard deviations from where they should be, or so many,
@@ -108,10 +109,11 @@ def correct(
     Warns
     -----
     UserWarning
-        If k is above 0.7, draws are correlated, few are taken, chains disagree, or draws lie elsewhere, or are much
-        wider or narrower, than under the prior of the model that was expanded, where that is normal; if a `Compressed`
-        has another prior than the model, a `Reference` is not that of the model, or the prior, over the draws, is no
-        normal one of which the density of a `Reference` is made; also in ``Trace.warnings``.
+        If k is above 0.7, draws are correlated (less than 0.3 effective ones a draw), few are taken, chains disagree,
+        or draws lie elsewhere, or are much wider or narrower, than under the prior of the model that was expanded,
+        where that is normal; if a `Compressed` has another prior than the model, a `Reference` is not that of the
+        model, or the prior, over the draws, is no normal one of which the density of a `Reference` is made; also in
+        ``Trace.warnings``.
 
     See Also
     --------
@@ -540,4 +542,4 @@ def _problems(trace: Trace, proposed: Array, k: float, model: Model) -> list[str
     advice = f"the surrogate is far from the posterior there. {_EXPAND_AGAIN}, or run mcmc.sample"
     if trace.kernel["decision"] == "poisson":
         advice = f"minibatches refuse more than all rows do, which decision='exact' reads; or {advice}"
-    return out + list(diagnosis(trace, None, False, least_accepted=_LEAST, refusal_advice=advice))
+    return out + list(diagnosis(trace, None, False, least_accepted=_LEAST, refusal_advice=advice, more_advice=_MORE))

@@ -110,8 +110,8 @@ def sample(
     checkpoint_every : float, default 30.0
         Seconds, above 0.
     callback : callable, optional
-        ``callback(chain, steps)`` with the number of the chain and the draws it has just made, about ten times a second
-        and chain. If it raises, all chains end.
+        ``callback(chain, steps)`` with the number of the chain and the `Steps` it has just made, whose ``steps.draws``
+        has shape (n, ...), about ten times a second and chain. If it raises, all chains end.
 
     Returns
     -------

@@ -101,6 +101,7 @@ def plan_race(
             raise ValueError(f"correlation is {correlation}; a number in [0, 1) is needed")
         races = _checks.integer(n_races, "n_races", 1, "it counts races")
         _checks.integer(n_arms, "n_arms", 2, "one arm alone needs no race")
+        _checks.integer(n_rows, "n_rows", 1, "there must be something to read")
         first = FiniteRace(n_arms, n_rows, delta, support=support, **options)
         gaps = _gaps(gap, n_arms)
         law, draw = _law(gaps, spread, shared, support, mean)

@@ -55,7 +55,7 @@ cost : float or array_like of shape (n_arms,), optional
 missing : {"raise", "drop", "worst"}, default "raise"
     What a missing reward does: nan, or None. ``"raise"`` refuses it. ``"worst"`` counts it as the low end of its
     support: rigorous where failures count as failures. ``"drop"`` counts it as a pull and a cost, and as nothing else:
-    the answer is about the means of the rewards that came, :math:`E(x_i | x_i \text{ came})`. Where an arm fails to
+    the answer is about the means of the rewards that came, :math:`E(x_i | x_i \\text{ came})`. Where an arm fails to
     answer what it is bad at, that is more than its mean over all draws; take ``"worst"`` then. Each arm has missing
     rewards of its own, so means are those of other draws; races over tables and `BettingRace` drop a row or round for
     all arms. An arm that is silent for its first 100 pulls is named in a warning, and one that is silent for at least
