@@ -33,7 +33,6 @@ from fastrace.races.acceptance import AcceptTest
 __all__ = ["correct"]
 
 Array = NDArray[np.float64]
-Decided = tuple[NDArray[np.intp], Steps]
 
 _INDEPENDENT = 0.3      # effective draws a draw, below which proposals are not independent
 _LEAST = 0.2            # share of proposals accepted
@@ -172,15 +171,15 @@ def correct(
         engine = model.engine(carrier)
         thresholds = -gen.standard_exponential(left.shape)
         residuals_of = partial(residuals, model, carrier, count=None, engine=engine)
-        ways = [_exactly(own, threshold, out, model.n_rows, residuals_of)
-                for own, threshold, out in zip(array[:, :, :n], thresholds, left, strict=True)]
+        ways = [_exactly(own, n, threshold, out, model.n_rows, residuals_of)
+                for own, threshold, out in zip(array, thresholds, left, strict=True)]
     elif decision == "race":
-        ways = [_raced(child, own, model, carrier, delta)
-                for child, own in zip(_checks.children(gen, len(array)), array[:, :, :n], strict=True)]
+        ways = [_raced(child, own, n, model, carrier, delta)
+                for child, own in zip(_checks.children(gen, len(array)), array, strict=True)]
     else:
         kernel = _deciding(model, carrier)
-        ways = [_by_minibatches(child, own, kernel)
-                for child, own in zip(_checks.children(gen, len(array)), array[:, :, :n], strict=True)]
+        ways = [_by_minibatches(child, own, n, kernel)
+                for child, own in zip(_checks.children(gen, len(array)), array, strict=True)]
     about: dict[str, Any] = {"kernel": "correct", "decision": decision}
     about |= {"delta": delta} if decision == "race" else {}
     parts: list[list[Steps]] = [[] for _ in ways]
@@ -198,9 +197,9 @@ def correct(
     try:
         with meter("deciding on draws", left.size, progress) as show:
             for first in range(0, array.shape[1], _SLICE):
-                for own, way, all_draws in zip(parts, ways, array, strict=True):
-                    place, steps = next(way)
-                    own.append(replace(steps, draws=recorded(all_draws[place])))
+                for own, way in zip(parts, ways, strict=True):
+                    steps = next(way)
+                    own.append(replace(steps, draws=recorded(steps.draws)))
                 show(min(first + _SLICE, array.shape[1]) * len(array))
         if decision == "exact" and left.size >= _pareto.LEAST:
             k = _pareto.smoothed(left.ravel())[1]
@@ -457,26 +456,28 @@ def _slices(count: int) -> Iterator[NDArray[np.intp]]:
         yield np.arange(first, min(first + _SLICE, count))
 
 
-# Chains over draws. Each gives slices: the number of the draw at which the chain stands after each, and what it took.
+# Chains over draws, of which the rows see the first n columns. Each gives its steps slice by slice.
 
 
 def _exactly(
-    own: Array, threshold: Array, left: Array, n_rows: int, residuals_of: Callable[[Array], Array]
-) -> Iterator[Decided]:
+    own: Array, n: int, threshold: Array, left: Array, n_rows: int, residuals_of: Callable[[Array], Array]
+) -> Iterator[Steps]:
     """An independence chain, by all rows; `left` takes what the expansion leaves at each draw."""
     now = 0
     for tried in _slices(len(own)):
-        left[tried] = residuals_of(own[tried])
+        left[tried] = residuals_of(own[tried, :n])
         place = np.empty(len(tried), dtype=np.intp)
         for i, t in enumerate(tried):
             now = t if t and left[t] - left[now] > threshold[t] else now
             place[i] = now
         m = len(tried)
-        yield place, Steps(own[place], np.full(m, n_rows, np.int64), np.ones(m, np.int32), place == tried,
-                           np.ones(m, bool), np.zeros(m, bool))
+        yield Steps(own[place], np.full(m, n_rows, np.int64), np.ones(m, np.int32), place == tried, np.ones(m, bool),
+                    np.zeros(m, bool))
 
 
-def _raced(rng: np.random.Generator, own: Array, model: Model, carrier: Reference, delta: float) -> Iterator[Decided]:
+def _raced(
+    rng: np.random.Generator, own: Array, n: int, model: Model, carrier: Reference, delta: float
+) -> Iterator[Steps]:
     """The same, each decision a race on what the expansion leaves; the first draw is taken as it is."""
     source, theta = model.engine(carrier)
     test = AcceptTest(source, bound="normal", delta=delta, rng=rng)
@@ -487,14 +488,14 @@ def _raced(rng: np.random.Generator, own: Array, model: Model, carrier: Referenc
         full, undecided = np.zeros(len(tried), bool), np.zeros(len(tried), bool)
         for i, t in enumerate(tried):
             if t:
-                theta[0], theta[1] = own[now], own[t]
+                theta[0], theta[1] = own[now, :n], own[t, :n]
                 now = t if test.decide(-float(rng.standard_exponential())) else now
                 answer = test.result()
                 rows[i], looks[i] = answer.n_evaluated, answer.n_looks
                 undecided[i] = answer.n_read == answer.n_rows
                 full[i] = answer.n_evaluated > answer.n_read
             place[i] = now
-        yield place, Steps(own[place], rows, looks, place == tried, full, undecided)
+        yield Steps(own[place], rows, looks, place == tried, full, undecided)
 
 
 def _deciding(model: Model, carrier: Reference) -> SurrogateMetropolis:
@@ -510,13 +511,13 @@ def _deciding(model: Model, carrier: Reference) -> SurrogateMetropolis:
     return kernel
 
 
-def _by_minibatches(rng: np.random.Generator, own: Array, kernel: SurrogateMetropolis) -> Iterator[Decided]:
+def _by_minibatches(rng: np.random.Generator, own: Array, n: int, kernel: SurrogateMetropolis) -> Iterator[Steps]:
     """The same, each decision by a minibatch."""
     now = 0
-    for tried, steps in zip(_slices(len(own)), kernel._decided(rng, own, _SLICE), strict=True):
+    for tried, steps in zip(_slices(len(own)), kernel._decided(rng, own[:, :n], _SLICE), strict=True):
         place = np.maximum.accumulate(np.where(steps.accepted, tried, now))
         now = place[-1]
-        yield place, steps
+        yield replace(steps, draws=own[place])
 
 
 def _of_weights(k: float) -> list[str]:

@@ -361,8 +361,8 @@ def _reader(
         def of_labels(arms: Any, rows: Any) -> Any:
             parts = [columns[i][rows] for i in arms]
             block = np.stack(parts, axis=1)
-            for i, part in zip(arms, parts, strict=True):
-                if block.dtype.kind == "f":
+            if block.dtype.kind == "f":
+                for i, part in zip(arms, parts, strict=True):
                     _checks.exact(part, f"y_pred[{i}]")
             return block
 
